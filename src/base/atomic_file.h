@@ -1,0 +1,47 @@
+// An output file that appears under its name only when it is complete: written beside the target
+// under a temporary name, synced, then renamed. Dropped without Commit(), it leaves nothing behind.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace cmforge {
+
+class AtomicFile {
+ public:
+  AtomicFile() = default;
+  AtomicFile(AtomicFile&&) noexcept;
+  AtomicFile& operator=(AtomicFile&&) noexcept;
+  ~AtomicFile();
+
+  /// Creates TARGET.tmp-PID-N beside the target. Follows a link at `target`, so the link stays.
+  /// Fails: kNotFound (no such folder), kIo (not writable), kUsage (target is a folder).
+  static Result<AtomicFile> Create(const std::filesystem::path& target);
+
+  Result<void> Write(Bytes bytes);                      // at the end
+  Result<void> WriteAt(uint64_t offset, Bytes bytes);   // inside what was written, or beyond it
+  Result<void> PadTo(uint64_t offset);                  // zeros up to `offset`
+  [[nodiscard]] uint64_t size() const { return size_; }
+
+  /// Bytes already written, read back. Fails: kIo.
+  Result<void> ReadAt(uint64_t offset, std::span<std::byte> out) const;
+
+  /// fsync, rename, fsync of the folder. The object is empty afterwards.
+  Result<void> Commit();
+
+ private:
+  Error WriteError(int error) const;
+
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+/// The whole of a small output file at once, atomically.
+Result<void> WriteFileAtomically(const std::filesystem::path& target, Bytes bytes);
+
+}  // namespace cmforge

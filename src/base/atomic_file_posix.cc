@@ -1,0 +1,113 @@
+// AtomicFile over POSIX calls.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/atomic_file.h"
+
+namespace cmforge {
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(target_, other.target_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  std::error_code ignored;
+  std::filesystem::remove(temporary_, ignored);
+}
+
+Error AtomicFile::WriteError(int error) const {
+  const char* remedy = error == ENOSPC ? ": free some space and try again" : "";
+  return {ErrorKind::kIo, fmt::format("{}: writing failed after {} bytes: {}{}", target_.string(), size_,
+                                      std::strerror(error), remedy)};
+}
+
+Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
+  static std::atomic<int> counter{0};  // only makes names of one process differ
+  AtomicFile file;
+  std::error_code ignored;
+  file.target_ = target;
+  for (int hops = 0; hops < 40 && std::filesystem::is_symlink(file.target_, ignored); ++hops) {
+    const auto link = std::filesystem::read_symlink(file.target_, ignored);
+    file.target_ = link.is_absolute() ? link : file.target_.parent_path() / link;
+  }
+  if (std::filesystem::is_directory(file.target_, ignored)) {
+    return Fail(ErrorKind::kUsage, fmt::format("{}: is a folder: name a file to write", target.string()));
+  }
+  file.temporary_ = file.target_;
+  file.temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
+  file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file.fd_ < 0) {
+    const int error = errno;
+    return Fail(error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo,
+                fmt::format("{}: cannot create: {}", target.string(), std::strerror(error)));
+  }
+  return file;
+}
+
+Result<void> AtomicFile::WriteAt(uint64_t offset, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Fail(WriteError(n < 0 ? errno : EIO));
+    offset += static_cast<uint64_t>(n);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  size_ = std::max(size_, offset);
+  return {};
+}
+
+Result<void> AtomicFile::Write(Bytes bytes) { return WriteAt(size_, bytes); }
+
+Result<void> AtomicFile::PadTo(uint64_t offset) {
+  if (offset <= size_) return {};
+  // A hole reads as zeros and costs no disk; the next write or the truncate makes it real.
+  if (::ftruncate(fd_, static_cast<off_t>(offset)) != 0) return Fail(WriteError(errno));
+  size_ = offset;
+  return {};
+}
+
+Result<void> AtomicFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return Fail(ErrorKind::kIo, fmt::format("{}: cannot read back byte {}", temporary_.string(), offset));
+    }
+    offset += static_cast<uint64_t>(n);
+    out = out.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Result<void> AtomicFile::Commit() {
+  if (::fsync(fd_) != 0) return Fail(WriteError(errno));
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(WriteError(errno));
+  ::close(std::exchange(fd_, -1));
+  const auto folder = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
+  if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
+    ::fsync(fd);  // makes the new name survive a power cut; some file systems refuse, which is harmless
+    ::close(fd);
+  }
+  return {};
+}
+
+Result<void> WriteFileAtomically(const std::filesystem::path& target, Bytes bytes) {
+  CMF_TRY(AtomicFile file, AtomicFile::Create(target));
+  CMF_CHECK(file.Write(bytes));
+  return file.Commit();
+}
+
+}  // namespace cmforge

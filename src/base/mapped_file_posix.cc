@@ -1,0 +1,112 @@
+// MappedFile over mmap(2) and read(2).
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/mapped_file.h"
+
+namespace cmforge {
+namespace {
+
+struct FileDescriptor {
+  int fd = -1;
+  ~FileDescriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+Error OpenError(const std::filesystem::path& path, int error) {
+  std::error_code ignored;
+  if (error == ENOENT && std::filesystem::is_symlink(path, ignored)) {
+    return {ErrorKind::kNotFound, fmt::format("{}: the link points to '{}', which does not exist: fetch that file again",
+                                              path.string(), std::filesystem::read_symlink(path, ignored).string())};
+  }
+  const ErrorKind kind = error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo;
+  return {kind, fmt::format("{}: cannot open: {}", path.string(), std::strerror(error))};
+}
+
+}  // namespace
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(is_mapped_, other.is_mapped_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  auto* data = const_cast<std::byte*>(bytes_.data());
+  if (is_mapped_) {
+    ::munmap(data, bytes_.size());
+  } else {
+    delete[] data;
+  }
+}
+
+Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode) {
+  FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) return Fail(OpenError(path, errno));
+  struct stat info = {};
+  if (::fstat(file.fd, &info) != 0) return Fail(OpenError(path, errno));
+  if (!S_ISREG(info.st_mode)) {
+    return Fail(ErrorKind::kIo, fmt::format("{}: not a regular file: name a file", path.string()));
+  }
+  MappedFile result;
+  result.path_ = path.string();
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return result;
+  if (mode == Mode::kMap) {
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+    if (data == MAP_FAILED) {
+      return Fail(ErrorKind::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, std::strerror(errno)));
+    }
+    result.bytes_ = {static_cast<const std::byte*>(data), size};
+    result.is_mapped_ = true;
+    return result;
+  }
+  auto* data = new std::byte[size];
+  result.bytes_ = {data, size};
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = ::read(file.fd, data + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return Fail(ErrorKind::kIo, fmt::format("{}: {} of {} bytes read: {}", path.string(), done, size,
+                                              n < 0 ? std::strerror(errno) : "the file became shorter"));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return result;
+}
+
+void MappedFile::AdviseSequential(ByteRange range, bool sequential) const {
+  if (!is_mapped_ || range.size == 0) return;
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = range.offset & ~(page - 1);
+  auto* at = const_cast<std::byte*>(bytes_.data()) + begin;
+  ::madvise(at, range.end() - begin, sequential ? MADV_SEQUENTIAL : MADV_NORMAL);
+}
+
+void MappedFile::Release(ByteRange range) const {
+  if (!is_mapped_) return;
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = AlignUp(range.offset, page);
+  const uint64_t end = range.end() & ~(page - 1);
+  if (begin < end) ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
+}
+
+Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t limit_bytes) {
+  CMF_TRY(const MappedFile file, MappedFile::Open(path));
+  if (file.bytes().size() > limit_bytes) {
+    return Fail(ErrorKind::kLimit,
+                fmt::format("{}: {} bytes, at most {} are read", path.string(), file.bytes().size(), limit_bytes));
+  }
+  return std::string(AsText(file.bytes()));
+}
+
+}  // namespace cmforge
