@@ -17,7 +17,7 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) noexcept;
   ~AtomicFile();
 
-  /// Creates TARGET.tmp-PID-N beside the target. Follows a link at `target`, so the link stays.
+  /// Creates an unnamed file in the target's folder, or TARGET.tmp-PID-N where that is not possible. Follows a link at `target`, so the link stays.
   /// Fails: kNotFound (no such folder), kIo (not writable), kUsage (target is a folder).
   static Result<AtomicFile> Create(const std::filesystem::path& target);
 
@@ -39,6 +39,7 @@ class AtomicFile {
   std::filesystem::path temporary_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  bool is_unnamed_ = false;
 };
 
 /// The whole of a small output file at once, atomically.

@@ -1,4 +1,5 @@
-// AtomicFile over POSIX calls.
+// AtomicFile over POSIX calls. Where the file system can (O_TMPFILE), the file has no name at all until Commit(),
+// so not even a killed process leaves something behind.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,6 +11,13 @@
 #include "base/atomic_file.h"
 
 namespace cmforge {
+namespace {
+
+std::filesystem::path Folder(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
 
@@ -18,6 +26,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(temporary_, other.temporary_);
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
+  std::swap(is_unnamed_, other.is_unnamed_);
   return *this;
 }
 
@@ -25,7 +34,7 @@ AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
   std::error_code ignored;
-  std::filesystem::remove(temporary_, ignored);
+  if (!is_unnamed_) std::filesystem::remove(temporary_, ignored);
 }
 
 Error AtomicFile::WriteError(int error) const {
@@ -48,7 +57,11 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
   }
   file.temporary_ = file.target_;
   file.temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
-  file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+#ifdef O_TMPFILE
+  file.fd_ = ::open(Folder(file.target_).c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+  file.is_unnamed_ = file.fd_ >= 0;
+#endif
+  if (file.fd_ < 0) file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file.fd_ < 0) {
     const int error = errno;
     return Fail(error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo,
@@ -94,10 +107,15 @@ Result<void> AtomicFile::ReadAt(uint64_t offset, std::span<std::byte> out) const
 
 Result<void> AtomicFile::Commit() {
   if (::fsync(fd_) != 0) return Fail(WriteError(errno));
+  if (is_unnamed_) {
+    // A link cannot replace an existing file, a rename can: so first a temporary name, then the real one.
+    const std::string self = fmt::format("/proc/self/fd/{}", fd_);
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) return Fail(WriteError(errno));
+    is_unnamed_ = false;
+  }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(WriteError(errno));
   ::close(std::exchange(fd_, -1));
-  const auto folder = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
-  if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
+  if (const int fd = ::open(Folder(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
     ::fsync(fd);  // makes the new name survive a power cut; some file systems refuse, which is harmless
     ::close(fd);
   }
