@@ -1,0 +1,66 @@
+// Writes a .cmf file in one pass: head space is reserved from the names, payloads follow one by one, then masks,
+// vocab and index; header, directory and envelope go into the reserved space last. Peak memory is the caller's one
+// payload. The file appears under its name only when it is complete, and its bytes depend on the inputs alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "cmf/directory.h"
+#include "cmf/envelope.h"
+#include "cmf/header.h"
+#include "cmf/masks.h"
+
+namespace cmforge::cmf {
+
+/// Sections that follow the weights.
+struct TailSections {
+  const MaskCatalog* masks = nullptr;  // null or empty: no section
+  Bytes tokenizer_json;                // verbatim; empty: no section
+  bool sparse_index = false;           // write spec 7's deprecated index for the masks
+};
+
+struct WriteSummary {
+  uint64_t bytes = 0;  // of the file
+  int64_t tensors = 0;
+  uint64_t dir_hash = 0;
+};
+
+class Writer {
+ public:
+  /// `names`: every tensor that will be added, in any order (fewer may come). `header`: as it will be; quant_type,
+  /// section hashes and the shard's dir_hashes are filled in, anything else may still grow a little (4 KiB).
+  /// Fails: as AtomicFile::Create; kUsage for names that occur twice.
+  static Result<Writer> Create(const std::filesystem::path& target, Header header, std::span<const std::string> names);
+
+  /// Tensors of 16 KiB and more start on a page, smaller ones on 64 bytes.
+  /// Fails: kUsage (a name not declared or added twice, a shape or size the dtype does not allow), kIo.
+  Result<void> Add(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload);
+
+  [[nodiscard]] Header& header() { return header_; }
+
+  /// Everything but the rename: a set of shards is finished whole before any of it appears.
+  Result<WriteSummary> Finish(const TailSections& tail);
+  Result<void> Commit();
+
+ private:
+  Writer() = default;
+
+  AtomicFile file_;
+  std::string path_;  // for messages
+  Header header_;
+  std::unordered_set<std::string> expected_;  // declared, not added yet
+  std::vector<DirectoryEntry> entries_;
+  std::vector<uint64_t> bytes_by_dtype_;
+  uint64_t data_off_ = 0;
+  uint64_t data_end_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace cmforge::cmf
