@@ -2,12 +2,13 @@
 // in one `Encoding`; the container, the converter and the engine know encodings only through this table.
 //
 // Rows: a tensor of shape [r, a, b] has r rows of a*b elements; a vector is one column of rows of 1; a scalar
-// is one row of one element. Encodings that group over the flattened tensor (q4_block) still decode by rows.
+// is one row of one element; a tensor without elements has no rows. Encodings that group over the flattened tensor (q4_block) still decode by rows.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,8 @@ struct Encoding {
   /// Why a tensor of this shape cannot be stored so ("columns 44 are not a multiple of 32"); empty = it can.
   std::string (*reason_against)(std::span<const int64_t> shape);
 
-  /// Exact payload size, or nothing where it depends on the data (vbit, vbit_ro, q1s, q1t).
+  /// Exact payload size, or nothing where it depends on the data (vbit, vbit_ro, q1s, q1t). A size that does
+  /// not fit 64 bits is UINT64_MAX, which no file holds.
   std::optional<uint64_t> (*payload_size)(std::span<const int64_t> shape);
 
   /// Checks a payload from an untrusted file so that decoding cannot leave it: sizes, offsets, indices.
@@ -51,7 +53,10 @@ struct Encoding {
   Result<void> (*validate)(Bytes payload, std::span<const int64_t> shape);
 
   /// Encodes `source`. Bytes depend on nothing but the values and options (not on threads or machine).
-  /// Fails: kCorrupt for NaN or Inf values (count and first place); kUsage as reason_against.
+  /// A tensor that has the dtype already is copied byte for byte where values would be (f32, f16, bf16, u8);
+  /// f32 keeps NaN and Inf.
+  /// Fails: kCorrupt for NaN or Inf values (count and first place); kUsage as reason_against, and for values
+  /// beyond what the encoding can hold (f16 and f16 scales end at 65504).
   Result<std::vector<std::byte>> (*encode)(const FloatRows& source, const EncodeOptions& options, ThreadPool& pool);
 
   /// Rows [begin, end) of a validated payload as f32; bits are defined by the spec.
@@ -70,8 +75,13 @@ struct RowShape {
 };
 [[nodiscard]] RowShape RowsOf(std::span<const int64_t> shape);
 
-/// Wraps any decodable tensor (CMF encodings and checkpoint floats and integers). Fails: kUnsupported with
-/// the dtype's name (f8 without its scales, reserved ids).
+/// The whole check of a payload from an untrusted file: the dtype is readable, the shape is one it can have,
+/// the size is exact, the inside is sound. After it, decoding any row stays inside `payload`.
+/// Fails: kUnsupported with the dtype's name (f8, which needs scales; reserved ids); kCorrupt otherwise, with
+/// neither file nor tensor named ("62 bytes stored, shape [32] of f16 needs 64").
+Result<void> CheckPayload(DType dtype, std::span<const int64_t> shape, Bytes payload);
+
+/// Wraps any decodable tensor (CMF encodings and checkpoint floats and integers). Fails: as CheckPayload.
 Result<FloatRows> AsFloatRows(TensorView view);
 
 /// The whole tensor as f32, row-major. Fails: as AsFloatRows.

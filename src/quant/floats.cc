@@ -1,0 +1,88 @@
+// f32, f16 and bf16: one number after the other, any shape.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "quant/entries.h"
+#include "quant/numeric.h"
+#include "quant/row_blocks.h"
+
+namespace cmforge {
+namespace {
+
+std::string NoReason(std::span<const int64_t>) { return {}; }
+
+template <uint64_t kBytes>
+std::optional<uint64_t> Size(std::span<const int64_t> shape) {
+  const std::optional<int64_t> count = ElementCount(shape);
+  if (!count) return UINT64_MAX;
+  return CheckedMul(static_cast<uint64_t>(*count), kBytes).value_or(UINT64_MAX);
+}
+
+std::vector<std::byte> Copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+Result<std::vector<std::byte>> EncodeF32(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
+  if (source.view.dtype == DType::kF32) return Copy(source.view.bytes);
+  std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols) * 4);
+  if (source.view.dtype == DType::kF64) {
+    // NaN and Inf are kept, but a finite f64 must not become infinite on the way.
+    const std::byte* at = source.view.bytes.data();
+    BadValues bad;
+    for (int64_t i = 0; i < source.rows * source.cols; ++i) {
+      const auto value = LoadLe<double>(at + i * 8);
+      if (std::isfinite(value) && !std::isfinite(static_cast<float>(value))) {
+        bad.Add(i, std::copysign(std::numeric_limits<float>::max(), static_cast<float>(value)));
+      }
+    }
+    if (bad.count > 0) {
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{} values are beyond the largest f32, the first is {:g} at row {} column {}",
+                              bad.count, LoadLe<double>(at + bad.first * 8), bad.first / source.cols,
+                              bad.first % source.cols));
+    }
+  }
+  if (source.rows == 0) return payload;
+  pool.ForRanges(source.rows, std::max<int64_t>(kBlockFloats / source.cols, 1),
+                 [&](int64_t begin, int64_t end) {
+                   // A vector's storage is aligned for any number.
+                   source.Read(begin, end, reinterpret_cast<float*>(payload.data()) + begin * source.cols);
+                 });
+  return payload;
+}
+
+void DecodeF32(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
+  const int64_t cols = RowsOf(tensor.shape).cols;
+  std::memcpy(out, tensor.bytes.data() + begin * cols * 4, static_cast<size_t>((end - begin) * cols) * 4);
+}
+
+/// f16 and bf16 differ in the conversion and the largest value that does not round to infinity.
+template <DType kDType, uint16_t (*kNarrow)(float)>
+Result<std::vector<std::byte>> EncodeHalf(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
+  if (source.view.dtype == kDType) return Copy(source.view.bytes);
+  constexpr float kLimit = kDType == DType::kF16 ? 0x1.ffdffep15f : 0x1.fefffep127f;
+  std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols) * 2);
+  CMF_CHECK(ForRowBlocks(source, 1, kLimit, pool, [&](const RowBlock& block) {
+    std::byte* at = payload.data() + block.begin * source.cols * 2;
+    for (int64_t i = 0; i < (block.end - block.begin) * source.cols; ++i)
+      StoreLe(at + 2 * i, kNarrow(block.values[i]));
+  }));
+  return payload;
+}
+
+template <float (*kWiden)(uint16_t)>
+void DecodeHalf(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
+  const int64_t cols = RowsOf(tensor.shape).cols;
+  const std::byte* at = tensor.bytes.data() + begin * cols * 2;
+  for (int64_t i = 0; i < (end - begin) * cols; ++i) out[i] = kWiden(LoadLe<uint16_t>(at + 2 * i));
+}
+
+}  // namespace
+
+const Encoding kF32Encoding = {DType::kF32, "f32", NoReason, Size<4>, nullptr, EncodeF32, DecodeF32};
+const Encoding kF16Encoding = {
+    DType::kF16, "f16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kF16, F32ToF16>, DecodeHalf<F16ToF32>};
+const Encoding kBf16Encoding = {
+    DType::kBF16,         "bf16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kBF16, F32ToBf16>,
+    DecodeHalf<Bf16ToF32>};
+
+}  // namespace cmforge

@@ -1,0 +1,52 @@
+// u8 (a reserved id of the spec, found in files): raw bytes, which read as the numbers 0 to 255.
+#include "quant/entries.h"
+#include "quant/row_blocks.h"
+
+namespace cmforge {
+namespace {
+
+std::string NoReason(std::span<const int64_t>) { return {}; }
+
+std::optional<uint64_t> Size(std::span<const int64_t> shape) {
+  const std::optional<int64_t> count = ElementCount(shape);
+  return count ? static_cast<uint64_t>(*count) : UINT64_MAX;
+}
+
+Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
+  if (source.view.dtype == DType::kU8)
+    return std::vector<std::byte>(source.view.bytes.begin(), source.view.bytes.end());
+  std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols));
+  std::vector<BadValues> bad(static_cast<size_t>(pool.threads()));
+  CMF_CHECK(ForRowBlocks(source, 1, 255.0f, pool, [&](const RowBlock& block) {
+    const int64_t first = block.begin * source.cols;
+    for (int64_t i = 0; i < (block.end - block.begin) * source.cols; ++i) {
+      const auto code = static_cast<uint8_t>(static_cast<int32_t>(block.values[i]));
+      if (static_cast<float>(code) != block.values[i]) {
+        bad[static_cast<size_t>(block.worker)].Add(first + i, block.values[i]);
+      }
+      payload[static_cast<size_t>(first + i)] = std::byte{code};
+    }
+  }));
+  BadValues all;
+  for (const BadValues& one : bad) all.Merge(one);
+  if (all.count > 0) {
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{} values are not whole numbers from 0 to 255, the first is {} at row {} "
+                            "column {}",
+                            all.count, all.value, all.first / source.cols, all.first % source.cols));
+  }
+  return payload;
+}
+
+void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
+  const int64_t cols = RowsOf(tensor.shape).cols;
+  const std::byte* at = tensor.bytes.data() + begin * cols;
+  for (int64_t i = 0; i < (end - begin) * cols; ++i)
+    out[i] = static_cast<float>(std::to_integer<uint8_t>(at[i]));
+}
+
+}  // namespace
+
+const Encoding kU8Encoding = {DType::kU8, "u8", NoReason, Size, nullptr, Encode, Decode};
+
+}  // namespace cmforge
