@@ -1,0 +1,113 @@
+// Console on stderr.
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace cmforge::cli {
+namespace {
+
+bool ColourAllowed(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return ::isatty(fd) != 0 && !(no_color && *no_color) && !(term && std::string_view(term) == "dumb");
+}
+
+int TerminalWidth() {
+  winsize size = {};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+std::string Time(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+bool StdoutHasColour() { return ColourAllowed(STDOUT_FILENO); }
+bool StdoutIsTerminal() { return ::isatty(STDOUT_FILENO) != 0; }
+
+std::string HumanBytes(double bytes) {
+  const char* unit = "B";
+  for (const char* next : {"kB", "MB", "GB", "TB"}) {
+    if (bytes < 999.5) break;
+    bytes /= 1000;
+    unit = next;
+  }
+  return *unit == 'B' ? fmt::format("{:.0f} {}", bytes, unit)
+                      : fmt::format("{:.{}f} {}", bytes, bytes < 99.95 ? 1 : 0, unit);
+}
+
+void PrintError(std::string_view message) { fmt::print(stderr, "cmforge: error: {}\n", OneLine(message)); }
+
+Console::Console(int verbosity)
+    : verbosity_(verbosity),
+      is_terminal_(::isatty(STDERR_FILENO) != 0),
+      has_colour_(ColourAllowed(STDERR_FILENO)) {}
+
+void Console::Progress(std::string_view what, int64_t done, int64_t total) {
+  if (!is_terminal_ || verbosity_ < 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (what != what_) {
+    ClearProgress();
+    what_ = what;
+    begun_ = now;
+    drawn_ = {};
+  }
+  if (total > 0 && done >= total) return ClearProgress();
+  if (now - drawn_ < std::chrono::milliseconds(100)) return;
+  drawn_ = now;
+  const double seconds = std::chrono::duration<double>(now - begun_).count();
+  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  std::string numbers = fmt::format("{}/s", HumanBytes(rate));
+  if (total > 0 && done > 0)
+    numbers += fmt::format(", {} left", Time(static_cast<double>(total - done) / rate));
+  const int room = TerminalWidth() - static_cast<int>(what.size() + numbers.size()) - 12;
+  std::string bar;
+  if (total > 0 && room >= 8) {
+    const int width = std::min(room, 40);
+    const auto filled =
+        static_cast<int>(static_cast<double>(width) * static_cast<double>(done) / static_cast<double>(total));
+    for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
+  }
+  const std::string percent = total > 0 ? fmt::format(" {:3}%", done * 100 / total) : "";
+  fmt::print(stderr, "\r\033[K{} {}{} {}", what, bar, percent, numbers);
+  std::fflush(stderr);
+  is_drawn_ = true;
+}
+
+void Console::ClearProgress() {
+  if (is_drawn_) fmt::print(stderr, "\r\033[K");
+  is_drawn_ = false;
+}
+
+void Console::Log(LogLevel level, std::string_view message) {
+  if (verbosity_ < 0 || (level != LogLevel::kWarning && verbosity_ < 1)) return;
+  ClearProgress();
+  const bool warning = level == LogLevel::kWarning;
+  const char* on = has_colour_ && warning ? "\033[33m" : "";
+  fmt::print(stderr, "{}cmforge: {}{}{}\n", on, warning ? "warning: " : "", OneLine(message),
+             *on ? "\033[0m" : "");
+}
+
+}  // namespace cmforge::cli
