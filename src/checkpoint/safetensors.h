@@ -11,11 +11,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "checkpoint/name_map.h"
 #include "model/tensor_source.h"
 
 namespace cmforge {
@@ -66,13 +66,14 @@ class SafetensorsSource : public TensorSource {
     uint64_t offset;
   };
 
-  Result<void> Add(MappedFile file);
+  /// `file_of`: the index of the folder, tensor -> file; empty for a single file.
+  Result<void> Add(MappedFile file, const std::string& shard, const NameMap<std::string>& file_of);
 
   std::string path_;
   std::vector<MappedFile> files_;
   std::vector<TensorInfo> tensors_;
   std::vector<Place> places_;  // parallel to tensors_
-  std::unordered_map<std::string_view, uint32_t> by_name_;
+  NameMap<uint32_t> by_name_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 

@@ -1,4 +1,4 @@
-// Names of the storage types.
+// Names and sizes of the storage types.
 #include "model/dtype.h"
 
 namespace cmforge {
@@ -35,6 +35,27 @@ std::string_view DTypeName(DType dtype) {
     case DType::kU64: return "u64";
   }
   return "unknown";
+}
+
+int ElementBytes(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kI64:
+    case DType::kU64: return 8;
+    case DType::kF32:
+    case DType::kI32:
+    case DType::kU32: return 4;
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI16:
+    case DType::kU16: return 2;
+    case DType::kU8:
+    case DType::kI8:
+    case DType::kBool:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2: return 1;
+    default: return 0;
+  }
 }
 
 }  // namespace cmforge

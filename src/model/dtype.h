@@ -44,4 +44,7 @@ inline constexpr int kCmfDTypeCount = 17;
 /// The name as the spec's table writes it ("q8_row"); checkpoint-only types as safetensors does, in lower case.
 [[nodiscard]] std::string_view DTypeName(DType dtype);
 
+/// Bytes of one element where every element has its own bytes (floats, integers, bool); 0 for the others.
+[[nodiscard]] int ElementBytes(DType dtype);
+
 }  // namespace cmforge

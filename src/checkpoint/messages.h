@@ -1,0 +1,26 @@
+// Words that several readers of checkpoints say in their errors.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace cmforge {
+
+/// A name from a file, fit for one line of a message: control characters as '?', cut after 200 bytes.
+[[nodiscard]] inline std::string Shown(std::string_view name) {
+  std::string shown(name.substr(0, 200));
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return name.size() > 200 ? shown + "..." : shown;
+}
+
+[[nodiscard]] inline Error LfsPointerError(std::string_view what) {
+  return {
+      ErrorKind::kCorrupt,
+      fmt::format("{}: this is a Git LFS pointer, the file itself was not fetched: run git lfs pull", what)};
+}
+
+}  // namespace cmforge
