@@ -56,15 +56,15 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 #define CMF_CONCAT(a, b) CMF_CONCAT_INNER(a, b)
 
 /// CMF_TRY(auto file, MappedFile::Open(path)): declares or assigns the value, or returns the error.
-#define CMF_TRY(target, ...)                                                    \
-  auto CMF_CONCAT(cmf_result_, __LINE__) = (__VA_ARGS__);                       \
-  if (!CMF_CONCAT(cmf_result_, __LINE__))                                       \
-    return ::cmforge::Fail(std::move(CMF_CONCAT(cmf_result_, __LINE__)).error()); \
-  target = std::move(*CMF_CONCAT(cmf_result_, __LINE__))
+#define CMF_TRY(target, ...) CMF_TRY_AS(CMF_CONCAT(cmf_result_, __COUNTER__), target, __VA_ARGS__)
+#define CMF_TRY_AS(result, target, ...)                         \
+  auto result = (__VA_ARGS__);                                  \
+  if (!result) return ::cmforge::Fail(std::move(result).error()); \
+  target = std::move(*result)
 
-/// CMF_CHECK(writer.Commit()): returns the error of a Result<void>.
-#define CMF_CHECK(...)                                                      \
-  do {                                                                      \
-    if (auto cmf_status = (__VA_ARGS__); !cmf_status)                       \
-      return ::cmforge::Fail(std::move(cmf_status).error());                \
+/// CMF_CHECK(writer.Commit()): returns the error of a Result<void>. A lambda inside may use it too.
+#define CMF_CHECK(...) CMF_CHECK_AS(CMF_CONCAT(cmf_status_, __COUNTER__), __VA_ARGS__)
+#define CMF_CHECK_AS(status, ...)                                                              \
+  do {                                                                                         \
+    if (auto status = (__VA_ARGS__); !status) return ::cmforge::Fail(std::move(status).error()); \
   } while (false)
