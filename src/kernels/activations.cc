@@ -1,0 +1,88 @@
+// Quantizes an operator's input once, however many matrices read it.
+#include "kernels/activations.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+
+namespace cmforge {
+namespace {
+
+// Below this many elements one thread is done before the others have woken.
+constexpr int64_t kParallelElements = 32768;
+
+void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& input, const std::byte* columns,
+              QuantizedRows& rows) {
+  rows.stride = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(input.cols()), kColumnPad));
+  const int64_t groups = rows.stride / kGroupSize;
+  const auto grow = [](auto& buffer, int64_t size) {
+    if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(static_cast<size_t>(size));
+  };
+  grow(rows.q, input.tokens() * rows.stride);
+  grow(rows.scale, input.tokens() * groups);
+  grow(rows.sum, input.tokens() * groups);
+  const auto quantize = [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      table.quantize(input.data() + t * input.stride(), columns, input.cols(), rows.stride,
+                     rows.q.data() + t * rows.stride, rows.scale.data() + t * groups,
+                     rows.sum.data() + t * groups);
+    }
+  };
+  if (input.tokens() * input.cols() < kParallelElements) {
+    quantize(0, input.tokens());
+  } else {
+    pool.ForRanges(input.tokens(), 1, quantize);
+  }
+  rows.is_valid = true;
+}
+
+// The slot of this column field: the one that has it, else one that is no longer in use.
+QuantizedRows& SlotFor(QuantizedRows& all, const std::byte* columns) {
+  QuantizedRows::ForColumns* free = nullptr;
+  for (auto& slot : all.for_columns) {
+    if (slot.rows->is_valid && slot.columns == columns) return *slot.rows;
+    if (!slot.rows->is_valid) free = &slot;
+  }
+  if (free == nullptr) free = &all.for_columns.emplace_back(nullptr, std::make_unique<QuantizedRows>());
+  free->columns = columns;
+  return *free->rows;
+}
+
+}  // namespace
+
+Activations::Activations() : quantized_(std::make_unique<QuantizedRows>()) {}
+Activations::Activations(Activations&&) noexcept = default;
+Activations& Activations::operator=(Activations&&) noexcept = default;
+Activations::~Activations() = default;
+
+void Activations::Set(const float* x, int64_t tokens, int64_t cols, int64_t stride) {
+  x_ = x;
+  tokens_ = tokens;
+  cols_ = cols;
+  stride_ = stride;
+  quantized_->is_valid = false;
+  for (auto& slot : quantized_->for_columns) slot.rows->is_valid = false;
+}
+
+TokenRows FloatRowsOf(const Activations& input) {
+  TokenRows result;
+  result.x = input.data();
+  result.x_stride = input.stride();
+  result.count = input.tokens();
+  return result;
+}
+
+TokenRows QuantizeFor(const KernelTable& table, ThreadPool& pool, Activations& input,
+                      const WeightLayout& weight) {
+  QuantizedRows& rows =
+      weight.columns != nullptr ? SlotFor(input.quantized(), weight.columns) : input.quantized();
+  if (!rows.is_valid) Quantize(table, pool, input, weight.columns, rows);
+  TokenRows result = FloatRowsOf(input);
+  result.q = rows.q.data();
+  result.q_stride = rows.stride;
+  result.scale = rows.scale.data();
+  result.sum = rows.sum.data();
+  return result;
+}
+
+}  // namespace cmforge

@@ -1,0 +1,35 @@
+// The int8 form of an operator's input, kept beside the f32 rows so that all matrices reading it share it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kernels/table.h"
+
+namespace cmforge {
+
+/// Buffers of one quantization; they only grow.
+struct QuantizedRows {
+  bool is_valid = false;
+  int64_t stride = 0;
+  std::vector<int8_t> q;
+  std::vector<float> scale;
+  std::vector<int32_t> sum;
+
+  // q8_2f multiplies its own column field into the input, so each such matrix has a quantization of its own.
+  struct ForColumns {
+    const std::byte* columns = nullptr;
+    std::unique_ptr<QuantizedRows> rows;
+  };
+  std::vector<ForColumns> for_columns;
+};
+
+/// The int8 form of `input` for `weight`, made now if this is the first to want it.
+[[nodiscard]] TokenRows QuantizeFor(const KernelTable& table, ThreadPool& pool, Activations& input,
+                                    const WeightLayout& weight);
+
+/// The f32 rows alone.
+[[nodiscard]] TokenRows FloatRowsOf(const Activations& input);
+
+}  // namespace cmforge

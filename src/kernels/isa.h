@@ -1,0 +1,31 @@
+// Instruction sets that kernels are built for, which of them run on this machine, and their names.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace cmforge {
+
+enum class Isa : uint8_t {
+  kReference,  // plain loops, the meaning of every kernel
+  kAvx2,       // AVX2, FMA, F16C
+  kAvx512,     // AVX-512 F/BW/DQ/VL with VNNI, VBMI and GFNI (Ice Lake, Zen 4 and later)
+  kNeon,       // Armv8.2 with dot product
+};
+inline constexpr int kIsaCount = 4;
+
+[[nodiscard]] std::string_view IsaName(Isa isa);  // "reference", "avx2", "avx512", "neon"
+
+/// Built into this program and supported by this CPU and its operating system.
+[[nodiscard]] bool RunsHere(Isa isa);
+[[nodiscard]] std::vector<Isa> IsasThatRun();  // reference first, the best last
+[[nodiscard]] Isa BestIsa();
+
+/// The set of that name; "" and "auto" mean BestIsa(). Fails: kUsage (no such name), kUnsupported (not here);
+/// both messages list what runs here.
+Result<Isa> ParseIsa(std::string_view name);
+
+}  // namespace cmforge
