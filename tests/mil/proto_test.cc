@@ -1,0 +1,71 @@
+// The protobuf form of models.
+#include "mil/proto.h"
+
+#include <gtest/gtest.h>
+
+#include "mil/test_files.h"
+
+namespace cmforge::mil {
+namespace {
+
+TEST(ParseModel, ReadsRealModelsAndWritesThemBackToTheSameMeaning) {
+  for (const char* name : kModels) {
+    const std::string bytes = ReadAll(TestData(name));
+    const auto model = ParseModel(AsBytes(bytes));
+    ASSERT_TRUE(model) << name << ": " << model.error().message;
+    const std::string written = SerializeModel(*model);
+    const auto again = ParseModel(AsBytes(written));
+    ASSERT_TRUE(again) << name << ": " << again.error().message;
+    EXPECT_TRUE(*model == *again) << name;
+    EXPECT_EQ(SerializeModel(*again), written) << name;
+  }
+}
+
+TEST(ParseModel, SeesFunctionsStatesAndConstantsOfAChunk) {
+  const std::string bytes = ReadAll(TestData(kModels[3]));
+  const auto model = ParseModel(AsBytes(bytes));
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model->specification_version, 9);
+  EXPECT_EQ(model->DefaultFunction(), "infer");
+  ASSERT_EQ(model->program.functions.size(), 2u);
+  const Function& infer = model->program.functions.at("infer");
+  EXPECT_EQ(infer.opset, Opset::kIos18);
+  const auto view = model->description.Find("prefill");
+  ASSERT_TRUE(view);
+  ASSERT_EQ(view->states->size(), 1u);
+  EXPECT_EQ((*view->states)[0].array()->shape, (Shape{4, 2, 16, 8}));
+  int64_t states = 0;
+  for (const NamedType& input : infer.inputs) states += input.type.is_state();
+  EXPECT_EQ(states, 1);
+}
+
+TEST(ParseModel, NeverCrashesOnAnyCutOrFlippedByte) {
+  const std::string bytes = ReadAll(TestData(kModels[1]));
+  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+    EXPECT_FALSE(ParseModel(AsBytes(std::string_view(bytes).substr(0, cut)))) << cut;
+  }
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    for (const int flip : {1, 0x80, 0xFF}) {
+      std::string bad = bytes;
+      bad[at] = static_cast<char>(bad[at] ^ flip);
+      if (const auto model = ParseModel(AsBytes(bad))) (void)SerializeModel(*model);
+    }
+  }
+}
+
+TEST(ParseModel, NamesWhatIsWrong) {
+  const auto message = [](std::string_view bytes) {
+    const auto model = ParseModel(AsBytes(bytes));
+    return model ? "" : model.error().message;
+  };
+  using std::literals::operator""sv;
+  EXPECT_EQ(message(""), "no program: this is not a Core ML model");
+  // specificationVersion 1, field 500 (an empty neural network)
+  EXPECT_EQ(message("\x08\x01\xa2\x1f\x00"sv), "the model is of kind 500, only ML Programs (502) are read");
+  EXPECT_EQ(message("\xb2\x1f\x05\x08\x01"sv), "field 502 claims 5 bytes, 2 are left in its message");
+  EXPECT_EQ(message("\xb2\x1f\x02\x08\x01"sv), "program: a program without functions");
+  EXPECT_EQ(message("\xb2\x1f\x02\x08\x02"sv), "program: program version 2, 1 is known");
+}
+
+}  // namespace
+}  // namespace cmforge::mil
