@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/result.h"
 
 namespace cmforge {
@@ -15,6 +16,11 @@ namespace cmforge {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
   }
   return name.size() > 200 ? shown + "..." : shown;
+}
+
+/// True for the text that Git LFS leaves in place of a file it has not fetched.
+[[nodiscard]] inline bool IsLfsPointer(Bytes file) {
+  return file.size() < 4096 && AsText(file).starts_with("version https://git-lfs.github.com/spec/");
 }
 
 [[nodiscard]] inline Error LfsPointerError(std::string_view what) {

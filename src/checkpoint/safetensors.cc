@@ -147,10 +147,6 @@ Result<void> CheckCover(std::span<const Entry> entries, uint64_t data_size, std:
 
 }  // namespace
 
-bool IsLfsPointer(Bytes file) {
-  return file.size() < 4096 && AsText(file).starts_with("version https://git-lfs.github.com/spec/");
-}
-
 Result<SafetensorsHeader> ParseSafetensors(Bytes file, std::string_view what) {
   if (IsLfsPointer(file)) return Fail(LfsPointerError(what));
   if (file.size() < kLengthBytes) {

@@ -36,9 +36,6 @@ struct SafetensorsHeader {
 /// know), kLimit (header longer than kMaxSafetensorsHeader).
 Result<SafetensorsHeader> ParseSafetensors(Bytes file, std::string_view what);
 
-/// True for the text that Git LFS leaves in place of a file it has not fetched.
-[[nodiscard]] bool IsLfsPointer(Bytes file);
-
 /// One .safetensors file, or a checkpoint folder: model.safetensors, else the shards that
 /// model.safetensors.index.json names. Names are those of the files.
 class SafetensorsSource : public TensorSource {

@@ -52,6 +52,7 @@ struct MoeConfig {
   int64_t shared_expert_intermediate_size = 0;  // 0 = no shared expert
   bool router_sigmoid = false;
   double routed_scaling_factor = 1.0;
+  double router_logit_softcapping = 0.0;  // c: c tanh(l / c) on the router's logits; 0 = none
 
   bool operator==(const MoeConfig&) const = default;
 };
