@@ -1,10 +1,6 @@
 // Quantizes an operator's input once, however many matrices read it.
 #include "kernels/activations.h"
 
-#include <algorithm>
-
-#include "base/bytes.h"
-
 namespace cmforge {
 namespace {
 
@@ -13,19 +9,14 @@ constexpr int64_t kParallelElements = 32768;
 
 void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& input, const std::byte* columns,
               QuantizedRows& rows) {
-  rows.stride = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(input.cols()), kColumnPad));
-  const int64_t groups = rows.stride / kGroupSize;
-  const auto grow = [](auto& buffer, int64_t size) {
-    if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(static_cast<size_t>(size));
-  };
-  grow(rows.q, input.tokens() * rows.stride);
-  grow(rows.scale, input.tokens() * groups);
-  grow(rows.sum, input.tokens() * groups);
+  const int64_t groups = (input.cols() + kGroupSize - 1) / kGroupSize;
+  rows.stride = (groups + kPhases - 1) / kPhases * kPhases;
+  const auto wanted = static_cast<size_t>(input.tokens() * rows.stride);
+  if (rows.groups.size() < wanted) rows.groups.resize(wanted);
   const auto quantize = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       table.quantize(input.data() + t * input.stride(), columns, input.cols(), rows.stride,
-                     rows.q.data() + t * rows.stride, rows.scale.data() + t * groups,
-                     rows.sum.data() + t * groups);
+                     rows.groups.data() + t * rows.stride);
     }
   };
   if (input.tokens() * input.cols() < kParallelElements) {
@@ -78,10 +69,8 @@ TokenRows QuantizeFor(const KernelTable& table, ThreadPool& pool, Activations& i
       weight.columns != nullptr ? SlotFor(input.quantized(), weight.columns) : input.quantized();
   if (!rows.is_valid) Quantize(table, pool, input, weight.columns, rows);
   TokenRows result = FloatRowsOf(input);
-  result.q = rows.q.data();
-  result.q_stride = rows.stride;
-  result.scale = rows.scale.data();
-  result.sum = rows.sum.data();
+  result.groups = rows.groups.data();
+  result.groups_stride = rows.stride;
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -12,10 +13,8 @@ namespace cmforge {
 /// Buffers of one quantization; they only grow.
 struct QuantizedRows {
   bool is_valid = false;
-  int64_t stride = 0;
-  std::vector<int8_t> q;
-  std::vector<float> scale;
-  std::vector<int32_t> sum;
+  int64_t stride = 0;                  // groups from row to row
+  std::vector<QuantizedGroup> groups;  // [tokens, stride]
 
   // q8_2f multiplies its own column field into the input, so each such matrix has a quantization of its own.
   struct ForColumns {

@@ -1,5 +1,7 @@
-// The 32 scales of a q4tp or q2tp row: 2^lo, then iterated products with 2^step. Branch-free so that loops
-// over rows vectorize, and without contraction so that every instruction set gives the same bits.
+// The 32 scales of a q4tp or q2tp row in fast mode: 2^lo times powers of 2^step, the powers by repeated
+// squaring so that a row's ladder is a few vector operations. They are within a few units in the last place
+// of the iterated products that define the encoding (which exact mode uses). No contraction: every
+// instruction set gives the same.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,20 @@ inline float Exp2(float x32) {
   double power;
   std::memcpy(&power, &exponent, sizeof power);
   return static_cast<float>(p * power);
+}
+
+/// scale[c] = first * ratio^c. q2tp: rung 0 is an exactly zero group, rung c is rung c - 1 of that ladder,
+/// and its codes count halves.
+inline void MakeLadder(float first, float ratio, bool is_q2, float* scale) {
+  float power[5];
+  power[0] = ratio;
+  for (int i = 1; i < 5; ++i) power[i] = power[i - 1] * power[i - 1];
+  float ladder[32];
+  for (int c = 0; c < 32; ++c) {
+    const auto factor = [&](int bit) { return (c >> bit & 1) != 0 ? power[bit] : 1.0f; };
+    ladder[c] = first * ((factor(0) * factor(1)) * (factor(2) * factor(3))) * factor(4);
+  }
+  for (int c = 0; c < 32; ++c) scale[c] = !is_q2 ? ladder[c] : c == 0 ? 0.0f : 0.5f * ladder[c - 1];
 }
 
 }  // namespace

@@ -12,43 +12,40 @@
 namespace cmforge {
 namespace {
 
-void QuantizeRow(const float* x, const std::byte* columns, int64_t cols, int64_t padded, int8_t* q,
-                 float* scale, int32_t* sum) {
-  for (int64_t g = 0; g < padded / kGroupSize; ++g) {
+void QuantizeRow(const float* x, const std::byte* columns, int64_t cols, int64_t groups,
+                 QuantizedGroup* out) {
+  for (int64_t g = 0; g < groups; ++g) {
     float values[kGroupSize] = {};
     uint32_t max_bits = 0;  // of |value|: orders NaN above infinity above every number
-    for (int64_t k = 0; k < kGroupSize; ++k) {
+    for (int64_t k = 0; k < kGroupSize && g * kGroupSize + k < cols; ++k) {
       const int64_t c = g * kGroupSize + k;
-      if (c < cols) values[k] = columns ? x[c] * F16ToF32(LoadLe<uint16_t>(columns + 2 * c)) : x[c];
+      values[k] = columns ? x[c] * F16ToF32(LoadLe<uint16_t>(columns + 2 * c)) : x[c];
       max_bits = std::max(max_bits, std::bit_cast<uint32_t>(values[k]) & 0x7FFFFFFFu);
     }
+    const bool is_finite = max_bits < 0x7F800000u;
     const auto max = std::bit_cast<float>(max_bits);
-    sum[g] = 0;
-    if (!(max >= 0x1p-100f) || max_bits >= 0x7F800000u) {
-      scale[g] = max_bits >= 0x7F800000u ? std::bit_cast<float>(0x7FC00000u) : 0.0f;
-      std::memset(q + g * kGroupSize, 0, kGroupSize);
-      continue;
-    }
-    scale[g] = max / 127.0f;
-    const float inverse = 127.0f / max;
+    const bool is_zero = is_finite && max < 0x1p-100f;
+    out[g].scale = !is_finite ? std::bit_cast<float>(0x7FC00000u) : is_zero ? 0.0f : max / 127.0f;
+    const float inverse = is_finite && !is_zero ? 127.0f / max : 0.0f;
+    int32_t sum = 0;
     for (int64_t k = 0; k < kGroupSize; ++k) {
-      const auto code = static_cast<int32_t>(std::nearbyint(values[k] * inverse));
-      q[g * kGroupSize + k] = static_cast<int8_t>(code);
-      sum[g] += code;
+      const auto code = is_finite ? static_cast<int32_t>(std::nearbyint(values[k] * inverse)) : 0;
+      out[g].q[k] = static_cast<int8_t>(code);
+      sum += code;
     }
+    for (int z = 0; z < 3; ++z) out[g].minus_zero[z] = -kZeroPoints[z] * sum;
   }
 }
 
-float IntegerDot(const uint8_t* codes, const float* weight_scales, int32_t zero_point, int64_t groups,
-                 const int8_t* q, const float* x_scales, const int32_t* sums) {
+float IntegerDot(const WeightLayout& w, const uint8_t* codes, const float* scales, const QuantizedGroup* x) {
   float partial[kPhases] = {};
-  for (int64_t g = 0; g < (groups + kPhases - 1) / kPhases * kPhases; ++g) {
+  for (int64_t g = 0; g < (w.groups + kPhases - 1) / kPhases * kPhases; ++g) {
     int32_t s = 0;
     float scale = 0.0f;
-    if (g < groups) {
-      for (int64_t c = g * kGroupSize; c < (g + 1) * kGroupSize; ++c) s += codes[c] * q[c];
-      s -= zero_point * sums[g];
-      scale = weight_scales ? weight_scales[g] * x_scales[g] : x_scales[g];
+    if (g < w.groups) {
+      s = x[g].minus_zero[static_cast<int>(w.zero)];
+      for (int64_t k = 0; k < kGroupSize; ++k) s += codes[g * kGroupSize + k] * x[g].q[k];
+      scale = w.has_group_scales ? scales[g] * x[g].scale : x[g].scale;
     }
     partial[g % kPhases] = std::fma(static_cast<float>(s), scale, partial[g % kPhases]);
   }
@@ -60,15 +57,11 @@ void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, c
   auto* codes = reinterpret_cast<uint8_t*>(scratch);
   auto* scales = reinterpret_cast<float*>(scratch + w.groups * kGroupSize);
   std::memset(codes, 0, static_cast<size_t>(w.groups * kGroupSize));  // what lies past `cols`
-  const int64_t groups_stride = x.q_stride / kGroupSize;
   for (int64_t r = row_begin; r < row_end; ++r) {
     UnpackRow(w, r, codes, scales);
     for (int64_t i = 0; i < x.count; ++i) {
-      const int64_t t = x.Row(i);
-      float y = IntegerDot(codes, w.has_group_scales ? scales : nullptr, w.zero_point, w.groups,
-                           x.q + t * x.q_stride, x.scale + t * groups_stride, x.sum + t * groups_stride);
-      if (w.has_row_scales) y *= RowScale(w, r);
-      out[i * out_stride + r] = y;
+      const float y = IntegerDot(w, codes, scales, x.groups + x.Row(i) * x.groups_stride);
+      out[i * out_stride + r] = w.has_row_scales ? y * RowScale(w, r) : y;
     }
   }
 }

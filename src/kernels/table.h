@@ -7,7 +7,7 @@
 //            s_g = sum over the group of (code - zero_point) * q, an exact integer;
 //            a_p = fma(float(s_g), weight_scale_g * x_scale_g, a_p) for g = p, p + 4, ... ascending, p < 4
 //                  (x_scale_g alone where the encoding has no group scales);
-//            y   = ((a_0 + a_1) + (a_2 + a_3)), times the row's scale where the encoding has one.
+//            y   = (a_0 + a_1) + (a_2 + a_3), times the row's scale where the encoding has one.
 //   float    columns rounded up to a multiple of 16 with zeros; a_p = fma(w_c, x_c, a_p) for c = p, p + 16,
 //   ...,
 //            then a_p += a_{p+8} (p < 8), a_p += a_{p+4} (p < 4), a_p += a_{p+2} (p < 2), y = a_0 + a_1.
@@ -28,8 +28,19 @@ struct Encoding;
 inline constexpr int64_t kGroupSize = 32;   // columns that share an activation scale
 inline constexpr int64_t kPhases = 4;       // partial sums of an integer product
 inline constexpr int64_t kFloatLanes = 16;  // partial sums of a float product
-/// Quantized rows are padded with zeros to a multiple of this many columns, so kernels load whole vectors.
-inline constexpr int64_t kColumnPad = 512;
+
+/// What the unsigned codes of an unpacked row are counted from.
+enum class ZeroPoint : uint8_t { k8, k127, k128 };
+inline constexpr int32_t kZeroPoints[3] = {8, 127, 128};
+
+/// 32 activations x ~ q * scale. Kernels multiply unsigned codes, so each group carries what a zero point
+/// subtracts: -zero_point * sum(q).
+struct QuantizedGroup {
+  int8_t q[kGroupSize];
+  float scale;
+  int32_t minus_zero[3];  // by ZeroPoint
+};
+static_assert(sizeof(QuantizedGroup) == 48);
 
 /// One encoded matrix with its planes found. Points into the payload.
 struct WeightLayout {
@@ -38,12 +49,12 @@ struct WeightLayout {
   int64_t groups = 0;       // ceil(cols / 32)
   bool is_integer = false;  // has an integer form: fast mode quantizes the activations
   bool has_group_scales = false;
-  bool has_row_scales = false;       // q8_row, q8_2f: f16 [rows] at `scales`
-  int32_t zero_point = 0;            // of the unsigned codes that unpacking gives
+  bool has_row_scales = false;  // q8_row, q8_2f
+  ZeroPoint zero = ZeroPoint::k8;
   const std::byte* codes = nullptr;  // row 0
   int64_t code_stride = 0;           // bytes from row to row (not vbit)
-  const std::byte* scales =
-      nullptr;  // f16: [rows] q8_*; [rows, groups] q4_block, vbit; (lo, step) [rows] q4tp, q2tp
+  // f16: [rows] q8_row, q8_2f; [rows, groups] q4_block, vbit; (lo, step) [rows] q4tp, q2tp
+  const std::byte* scales = nullptr;
   const std::byte* rungs = nullptr;  // q4tp, q2tp: 5-bit ladder codes, rung_stride bytes a row
   int64_t rung_stride = 0;
   const std::byte* columns = nullptr;    // q8_2f: f16 [cols]
@@ -51,7 +62,7 @@ struct WeightLayout {
   const std::byte* offsets32 = nullptr;  // vbit_ro: u32 [rows + 1] from `codes`; q1t: u32 row_ptr [rows + 1]
   const uint64_t* offsets64 = nullptr;  // vbit: from `codes`; q1s: first overlay entry of each row [rows + 1]
   const std::byte* overlay = nullptr;   // q1s: (u32 flat index, f16)[], q1t: (u16 column, f16)[]
-  const std::byte* end = nullptr;       // one past the payload: nothing at or after it may be read
+  const std::byte* end = nullptr;       // of the payload: nothing at or after it may be read
   const TensorView* view = nullptr;     // for decode_rows
   const Encoding* encoding = nullptr;
 };
@@ -64,14 +75,12 @@ inline int64_t VbitRowOffset(const WeightLayout& w, int64_t row) {
   return offset;
 }
 
-/// Tokens as kernels see them. The i-th token is row index[i] (or i) of the planes.
+/// Tokens as kernels see them: the i-th is row index[i] (or i) of the planes.
 struct TokenRows {
   const float* x = nullptr;  // [tokens, x_stride]
   int64_t x_stride = 0;
-  const int8_t* q = nullptr;     // [tokens, q_stride], natural column order, zeros behind `cols`
-  int64_t q_stride = 0;          // a multiple of kColumnPad
-  const float* scale = nullptr;  // [tokens, q_stride / 32]
-  const int32_t* sum = nullptr;  // [tokens, q_stride / 32], sum of the group's q
+  const QuantizedGroup* groups = nullptr;  // [tokens, groups_stride], null for float products
+  int64_t groups_stride = 0;               // ceil(cols / 32) rounded up to a multiple of kPhases
   const int32_t* index = nullptr;
   int64_t count = 0;
 
@@ -82,20 +91,19 @@ struct TokenRows {
 using ProductFn = void (*)(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x,
                            float* out, int64_t out_stride, std::byte* scratch);
 
-/// One row of activations to int8: `padded` columns and padded / 32 scales and sums are written.
-/// A group with a NaN or infinity has scale NaN and zeros; one below 2^-100 has scale 0 and zeros.
+/// One row of activations to int8, `groups` groups of which those past `cols` are zeros (scale 0).
+/// A group with a NaN or an infinity has scale NaN and zeros; one below 2^-100 has scale 0 and zeros.
 /// `columns` (q8_2f, f16 [cols]) multiplies x first, or is null.
-using QuantizeFn = void (*)(const float* x, const std::byte* columns, int64_t cols, int64_t padded, int8_t* q,
-                            float* scale, int32_t* sum);
+using QuantizeFn = void (*)(const float* x, const std::byte* columns, int64_t cols, int64_t groups,
+                            QuantizedGroup* out);
 
 struct KernelTable {
   Isa isa;
   QuantizeFn quantize;
-  ProductFn integer[kCmfDTypeCount];  // null where the encoding has no integer form
+  ProductFn integer[kCmfDTypeCount];  // by dtype; null where the encoding has no integer form
   ProductFn exact;                    // any dtype
-  /// Scratch that the products above may use for one task of `rows` rows.
+  /// Scratch that one task needs, and the number of rows that tasks are multiples of.
   int64_t (*scratch_bytes)(const WeightLayout& w, int64_t tokens, bool is_exact);
-  /// Tasks are cut at multiples of this many rows when there are `tokens` tokens.
   int64_t (*row_grain)(const WeightLayout& w, int64_t tokens, bool is_exact);
 };
 
@@ -107,8 +115,8 @@ extern const KernelTable kNeonTable;
 /// The table of a set that RunsHere().
 [[nodiscard]] const KernelTable& TableOf(Isa isa);
 
-/// Codes [groups * 32] (unsigned, minus zero_point is the value) and group scales [groups] of one row of an
-/// integer encoding, by plain loops. Columns past `cols` are undefined.
+/// Codes [groups * 32] (unsigned, counted from w.zero) and group scales [groups] of one row of an integer
+/// encoding, by plain loops. Codes past `cols` and scales the encoding does not have are left alone.
 void UnpackRow(const WeightLayout& w, int64_t row, uint8_t* codes, float* scales);
 
 /// Row r's scale of q8_row and q8_2f.
@@ -119,7 +127,7 @@ void UnpackRow(const WeightLayout& w, int64_t row, uint8_t* codes, float* scales
 void AddOverlay(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
                 int64_t out_stride);
 
-/// Row [begin, end) as f32 (quant's decode_rows).
+/// Rows [begin, end) as f32 (quant's decode_rows).
 void DecodeRows(const WeightLayout& w, int64_t begin, int64_t end, float* out);
 
 }  // namespace cmforge

@@ -21,20 +21,21 @@ void UnpackNibbles(const std::byte* in, uint8_t* codes) {
   }
 }
 
-void UnpackPairs(const std::byte* in, uint8_t* codes) {  // code c stands for c - 1.5, doubled to stay whole
-  for (int k = 0; k < 32; ++k) codes[k] = static_cast<uint8_t>(2 * ((Byte(in + k / 4) >> (2 * (k % 4))) & 3));
+void UnpackPairs(const std::byte* in, uint8_t* codes) {  // c stands for c - 1.5, doubled to stay whole
+  for (int k = 0; k < 32; ++k) {
+    codes[k] = static_cast<uint8_t>(8 - 3 + 2 * ((Byte(in + k / 4) >> (2 * (k % 4))) & 3));
+  }
 }
 
 void UnpackSigns(const std::byte* in, uint8_t* codes) {
-  for (int k = 0; k < 32; ++k) codes[k] = static_cast<uint8_t>(2 * ((Byte(in + k / 8) >> (k % 8)) & 1));
+  for (int k = 0; k < 32; ++k)
+    codes[k] = static_cast<uint8_t>(8 - 1 + 2 * ((Byte(in + k / 8) >> (k % 8)) & 1));
 }
 
 void UnpackTrits(const std::byte* in, uint8_t* codes) {
-  static constexpr uint8_t kOf[3] = {1, 2, 0};  // 0, +1, -1 above a zero point of 1
-  for (int k = 0; k < 32; ++k) {
-    static constexpr int kPower[5] = {1, 3, 9, 27, 81};
-    codes[k] = kOf[Byte(in + k / 5) / kPower[k % 5] % 3];
-  }
+  static constexpr int kPower[5] = {1, 3, 9, 27, 81};
+  static constexpr uint8_t kOf[3] = {8 + 0, 8 + 1, 8 - 1};
+  for (int k = 0; k < 32; ++k) codes[k] = kOf[Byte(in + k / 5) / kPower[k % 5] % 3];
 }
 
 int RungAt(const std::byte* rungs, int64_t g) {
@@ -46,19 +47,8 @@ int RungAt(const std::byte* rungs, int64_t g) {
 
 void LadderScales(const WeightLayout& w, int64_t row, float* scales) {
   const std::byte* params = w.scales + 4 * row;
-  const float ratio = Exp2(Half(params + 2));
   float ladder[32];
-  // q2tp: rung 0 is an exactly zero group and its codes count halves.
-  const bool is_q2 = w.dtype == DType::kQ2tp;
-  float value = Exp2(Half(params)) * (is_q2 ? 0.5f : 1.0f);
-  for (int i = 0; i < 32; ++i) {
-    if (is_q2 && i == 0) {
-      ladder[0] = 0.0f;
-      continue;
-    }
-    ladder[i] = value;
-    value *= ratio;
-  }
+  MakeLadder(Exp2(Half(params)), Exp2(Half(params + 2)), w.dtype == DType::kQ2tp, ladder);
   const std::byte* rungs = w.rungs + row * w.rung_stride;
   for (int64_t g = 0; g < w.groups; ++g) scales[g] = ladder[RungAt(rungs, g)];
 }

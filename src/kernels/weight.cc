@@ -25,7 +25,7 @@ bool RowsAreWholeGroups(int64_t cols) { return cols % kGroupSize == 0; }
 
 void LayOutVbit(const Bytes& bytes, OwnedLayout& w) {
   w.is_integer = w.has_group_scales = true;
-  w.zero_point = 127;
+  w.zero = ZeroPoint::k127;
   w.widths = bytes.data();
   w.scales = w.widths + w.rows;
   const std::byte* after_scales = w.scales + 2 * w.rows * w.groups;
@@ -95,7 +95,7 @@ void LayOut(const Bytes& bytes, OwnedLayout& w) {
     case DType::kQ8Row:
     case DType::kQ8TwoField:
       w.is_integer = w.has_row_scales = true;
-      w.zero_point = 128;
+      w.zero = ZeroPoint::k128;
       w.code_stride = w.cols;
       w.scales = data + w.rows * w.cols;
       if (w.dtype == DType::kQ8TwoField) w.columns = w.scales + 2 * w.rows;
@@ -103,22 +103,18 @@ void LayOut(const Bytes& bytes, OwnedLayout& w) {
     case DType::kQ4Block:
       if (!RowsAreWholeGroups(w.cols)) break;
       w.is_integer = w.has_group_scales = true;
-      w.zero_point = 8;
       w.code_stride = w.groups * 16;
       w.scales = data + w.rows * w.code_stride;
       break;
     case DType::kQ4Tiled:
       w.is_integer = w.has_group_scales = true;
-      w.zero_point = 8;
       w.code_stride = w.groups * 18;
       break;
     case DType::kQ4tp:
       LayOutLadder(bytes, 16, w);
-      w.zero_point = 8;
       break;
     case DType::kQ2tp:
       LayOutLadder(bytes, 8, w);
-      w.zero_point = 3;
       break;
     case DType::kVbit:
     case DType::kVbitRo:
@@ -127,13 +123,11 @@ void LayOut(const Bytes& bytes, OwnedLayout& w) {
     case DType::kQ1:
     case DType::kQ1s:
       w.is_integer = w.has_group_scales = true;
-      w.zero_point = 1;
       w.code_stride = w.groups * 6;
       if (w.dtype == DType::kQ1s) LayOutQ1s(bytes, w);
       break;
     case DType::kQ1t:
       w.is_integer = w.has_group_scales = true;
-      w.zero_point = 1;
       w.code_stride = w.groups * 9;
       w.offsets32 = data + w.rows * w.code_stride;
       w.overlay = w.offsets32 + 4 * (w.rows + 1);
@@ -161,17 +155,8 @@ Result<LinearWeight> LinearWeight::Make(TensorView view, std::string_view name) 
     return Fail(ErrorKind::kUsage,
                 fmt::format("tensor '{}': shape {} is not a matrix [out, in]", name, ShapeText(view.shape)));
   }
-  const std::optional<uint64_t> size = encoding->payload_size(view.shape);
-  if (size && *size != view.bytes.size()) {
-    return Fail(ErrorKind::kCorrupt,
-                fmt::format("tensor '{}': {} bytes stored, shape {} of {} needs {}", name, view.bytes.size(),
-                            ShapeText(view.shape), encoding->name, *size),
-                "Bounds");
-  }
-  if (encoding->validate != nullptr) {
-    if (auto status = encoding->validate(view.bytes, view.shape); !status) {
-      return Fail(std::move(status.error()).In(fmt::format("tensor '{}'", name)));
-    }
+  if (auto status = CheckPayload(view.dtype, view.shape, view.bytes); !status) {
+    return Fail(std::move(status.error()).In(fmt::format("tensor '{}'", name)));
   }
   auto layout = std::make_shared<OwnedLayout>();
   layout->tensor = std::move(view);
