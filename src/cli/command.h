@@ -62,6 +62,7 @@ void AddInfo(Cli& cli);
 void AddVerify(Cli& cli);
 void AddDequant(Cli& cli);
 void AddRun(Cli& cli);
+void AddChat(Cli& cli);
 void AddLogits(Cli& cli);
 void AddGenerate(Cli& cli);
 void AddTokenize(Cli& cli);

@@ -29,16 +29,20 @@ Result<void> SamplingOptions::Check() const {
   const auto out_of_range = [](std::string_view field, double value, std::string_view range) {
     return Fail(ErrorKind::kUsage, fmt::format("sampling: {} is {}: {}", field, value, range));
   };
-  if (!(temperature >= 0) || !std::isfinite(temperature)) return out_of_range("temperature", temperature, "give 0 or more");
+  if (!(temperature >= 0) || !std::isfinite(temperature))
+    return out_of_range("temperature", temperature, "give 0 or more");
   if (!(top_p > 0 && top_p <= 1)) return out_of_range("top-p", top_p, "give a number above 0, at most 1");
   if (top_k < 0) return out_of_range("top-k", static_cast<double>(top_k), "give 0 (off) or more");
   if (!(min_p >= 0 && min_p <= 1)) return out_of_range("min-p", min_p, "give a number from 0 to 1");
-  if (!(typical_p > 0 && typical_p <= 1)) return out_of_range("typical-p", typical_p, "give a number above 0, at most 1");
+  if (!(typical_p > 0 && typical_p <= 1))
+    return out_of_range("typical-p", typical_p, "give a number above 0, at most 1");
   if (!(repetition_penalty > 0) || !std::isfinite(repetition_penalty)) {
     return out_of_range("rep-penalty", repetition_penalty, "give a number above 0");
   }
-  if (!std::isfinite(presence_penalty)) return out_of_range("presence-penalty", presence_penalty, "give a finite number");
-  if (!std::isfinite(frequency_penalty)) return out_of_range("frequency-penalty", frequency_penalty, "give a finite number");
+  if (!std::isfinite(presence_penalty))
+    return out_of_range("presence-penalty", presence_penalty, "give a finite number");
+  if (!std::isfinite(frequency_penalty))
+    return out_of_range("frequency-penalty", frequency_penalty, "give a finite number");
   return {};
 }
 
@@ -65,9 +69,12 @@ TokenId ArgMax(std::span<const float> logits) {
 std::vector<std::pair<TokenId, float>> TopLogits(std::span<const float> logits, int64_t count) {
   std::vector<TokenId> ids(logits.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i);
-  const auto value = [&](TokenId id) { return std::isnan(logits[static_cast<size_t>(id)]) ? kNever : logits[static_cast<size_t>(id)]; };
+  const auto value = [&](TokenId id) {
+    return std::isnan(logits[static_cast<size_t>(id)]) ? kNever : logits[static_cast<size_t>(id)];
+  };
   const auto end = ids.begin() + std::clamp<int64_t>(count, 0, static_cast<int64_t>(ids.size()));
-  std::partial_sort(ids.begin(), end, ids.end(), [&](TokenId a, TokenId b) { return MoreProbable(value(a), a, value(b), b); });
+  std::partial_sort(ids.begin(), end, ids.end(),
+                    [&](TokenId a, TokenId b) { return MoreProbable(value(a), a, value(b), b); });
   std::vector<std::pair<TokenId, float>> top;
   for (auto it = ids.begin(); it != end; ++it) top.emplace_back(*it, logits[static_cast<size_t>(*it)]);
   return top;
@@ -117,7 +124,8 @@ TokenId Sampler::Sample(std::span<const float> logits) {
   if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < candidates_.size()) {
     sorted_ = candidates_;
     const auto kth = sorted_.begin() + options_.top_k - 1;
-    std::nth_element(sorted_.begin(), kth, sorted_.end(), [](const Candidate& a, const Candidate& b) { return a.p > b.p; });
+    std::nth_element(sorted_.begin(), kth, sorted_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.p > b.p; });
     const float limit = kth->p;
     std::erase_if(candidates_, [&](const Candidate& c) { return c.p < limit; });
   }
@@ -131,23 +139,27 @@ TokenId Sampler::Sample(std::span<const float> logits) {
 // The smallest set of most probable tokens whose mass reaches `limit`, back in the order of ids.
 void Sampler::KeepTopP(double limit) {
   sorted_ = candidates_;
-  const auto more_probable = [](const Candidate& a, const Candidate& b) { return MoreProbable(a.p, a.id, b.p, b.id); };
+  const auto more_probable = [](const Candidate& a, const Candidate& b) {
+    return MoreProbable(a.p, a.id, b.p, b.id);
+  };
   double mass = 0;
   size_t kept = 0;
   for (size_t ready = 0; kept < sorted_.size() && mass < limit;) {
     if (kept == ready) {  // order the next stretch only when it is needed
       ready = std::min(sorted_.size(), std::max<size_t>(256, ready * 4));
-      std::partial_sort(sorted_.begin() + static_cast<std::ptrdiff_t>(kept), sorted_.begin() + static_cast<std::ptrdiff_t>(ready),
-                        sorted_.end(), more_probable);
+      std::partial_sort(sorted_.begin() + static_cast<std::ptrdiff_t>(kept),
+                        sorted_.begin() + static_cast<std::ptrdiff_t>(ready), sorted_.end(), more_probable);
     }
     mass += sorted_[kept++].p;
   }
   sorted_.resize(kept);
-  std::sort(sorted_.begin(), sorted_.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::sort(sorted_.begin(), sorted_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   std::swap(candidates_, sorted_);
 }
 
-// Locally typical sampling: tokens whose surprise is nearest to the entropy, until their mass reaches `limit`.
+// Locally typical sampling: tokens whose surprise is nearest to the entropy, until their mass reaches
+// `limit`.
 void Sampler::KeepTypical(double limit) {
   double mass = 0, entropy = 0;
   for (const Candidate& c : candidates_) mass += c.p;
@@ -162,7 +174,8 @@ void Sampler::KeepTypical(double limit) {
   size_t kept = 0;
   while (kept < sorted_.size() && reached < limit * mass) reached += sorted_[kept++].p;
   sorted_.resize(kept);
-  std::sort(sorted_.begin(), sorted_.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::sort(sorted_.begin(), sorted_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   std::swap(candidates_, sorted_);
 }
 

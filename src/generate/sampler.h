@@ -1,6 +1,7 @@
-// Choosing the next token from a row of logits. The chain, in this order: suppressed ids; repetition, presence
-// and frequency penalties; temperature; softmax; min-p; top-k; top-p; typical-p; one draw by inverse
-// distribution in the order of ids. Temperature 0 is argmax of the penalised logits. Ties go to the lowest id.
+// Choosing the next token from a row of logits. The chain, in this order: suppressed ids; repetition,
+// presence and frequency penalties; temperature; softmax; min-p; top-k; top-p; typical-p; one draw by inverse
+// distribution in the order of ids. Temperature 0 is argmax of the penalised logits. Ties go to the lowest
+// id.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,16 @@ namespace cmforge {
 
 /// One set of defaults for every program (cli.md, "Meanings that every command shares").
 struct SamplingOptions {
-  double temperature = 0.7;         // 0 = greedy
-  double top_p = 0.9;               // 1 = off
-  int64_t top_k = 40;               // 0 = off; values tied with the k-th stay
-  double min_p = 0.05;              // 0 = off; relative to the most probable token
-  double typical_p = 1.0;           // 1 = off (Meister et al. 2022)
-  double repetition_penalty = 1.0;  // divides positive, multiplies negative logits of ids seen before, once each
-  double presence_penalty = 0.0;    // subtracted once from ids seen before
-  double frequency_penalty = 0.0;   // subtracted once per occurrence
-  std::vector<TokenId> suppress;    // never chosen
+  double temperature = 0.7;  // 0 = greedy
+  double top_p = 0.9;        // 1 = off
+  int64_t top_k = 40;        // 0 = off; values tied with the k-th stay
+  double min_p = 0.05;       // 0 = off; relative to the most probable token
+  double typical_p = 1.0;    // 1 = off (Meister et al. 2022)
+  double repetition_penalty =
+      1.0;  // divides positive, multiplies negative logits of ids seen before, once each
+  double presence_penalty = 0.0;   // subtracted once from ids seen before
+  double frequency_penalty = 0.0;  // subtracted once per occurrence
+  std::vector<TokenId> suppress;   // never chosen
   uint64_t seed = 0;
 
   static SamplingOptions Greedy() {
@@ -32,7 +34,8 @@ struct SamplingOptions {
     options.temperature = 0;
     return options;
   }
-  /// The model's recommendation over these values; a field it does not name keeps its value, do_sample false means greedy.
+  /// The model's recommendation over these values; a field it does not name keeps its value, do_sample false
+  /// means greedy.
   void Apply(const RecommendedSampling& recommended);
 
   /// Fails with kUsage naming the field that is out of range.

@@ -13,7 +13,7 @@
 
 namespace cmforge {
 
-struct EncodeOptions {
+struct TokenizeOptions {
   bool add_special = true;  // let the post-processor add its tokens (begin of text and the like)
   // Truncation and padding stored in the file are applied by the reference library but hardly ever wanted.
   bool apply_truncation_and_padding = false;
@@ -53,6 +53,8 @@ class StreamDecoder {
 /// numbered from the vocabulary's size on, in file order, whatever the file says.
 class Tokenizer {
  public:
+  using EncodeOptions = TokenizeOptions;
+
   virtual ~Tokenizer() = default;
 
   /// Reads the text of a tokenizer.json; `what` names it in messages. `json` is not kept.

@@ -1,0 +1,230 @@
+// The chat in the terminal: streaming answers, a few commands, Ctrl-C that stops the answer and keeps the
+// conversation.
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/atomic_file.h"
+#include "cli/console.h"
+#include "cli/line_reader.h"
+#include "cli/run_options.h"
+#include "cli/signals.h"
+
+namespace cmforge::cli {
+namespace {
+
+constexpr const char* kHelp = R"(/system TEXT     set the system message (without TEXT: show it)
+/set NAME VALUE  change max-tokens, temperature, top-k, top-p, min-p, rep-penalty, seed, think
+/reset           forget the conversation, keep the system message
+/save FILE       write the conversation as JSON
+/load FILE       take up a conversation written by /save
+/tokens          how many tokens are in use
+/help            this list
+A line that ends in \ goes on; """ begins and ends a message of several lines.
+Ctrl-C stops an answer, twice leaves; Ctrl-D leaves.
+)";
+
+std::string HistoryFile() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (state && *state) {
+    folder = state;
+  } else if (home && *home) {
+    folder = std::filesystem::path(home) / ".local" / "state";
+  } else {
+    return "";
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder / "cmforge", error);
+  return error ? "" : (folder / "cmforge" / "history").string();
+}
+
+class Terminal {
+ public:
+  Terminal(const Cli& cli, const RunOptions& options, ChatSession& session)
+      : cli_(cli), options_(options), session_(session), reader_(HistoryFile()), colour_(StdoutHasColour()) {}
+
+  Result<int> Loop() {
+    if (reader_.is_interactive() && cli_.common.verbosity >= 0) {
+      fmt::print("{}  /help lists the commands, Ctrl-D leaves\n",
+                 options_.model.path.empty() ? "the built-in model" : options_.model.path);
+    }
+    for (;;) {
+      std::string message;
+      switch (ReadMessage(message)) {
+        case LineResult::kEnd:
+          if (reader_.is_interactive()) fmt::print("\n");
+          return kDone;
+        case LineResult::kInterrupted:
+          Interrupted() = false;
+          if (was_interrupted_) return ExitCode(ErrorKind::kCancelled);
+          was_interrupted_ = true;
+          if (reader_.is_interactive()) fmt::print("press Ctrl-C again to leave\n");
+          continue;
+        case LineResult::kLine:
+          break;
+      }
+      was_interrupted_ = false;
+      if (message.find_first_not_of(" \t\r\n") == message.npos) continue;
+      if (message[0] == '/') {
+        if (const auto done = Command(message); !done) Complain(done.error());
+      } else if (const auto done = Answer(message); !done) {
+        if (!reader_.is_interactive()) return Fail(done.error());
+        Complain(done.error());
+      }
+    }
+  }
+
+ private:
+  LineResult ReadMessage(std::string& message) {
+    std::string line;
+    LineResult result = reader_.Read("> ", line);
+    if (result != LineResult::kLine) return result;
+    const bool is_block = line.starts_with("\"\"\"");
+    if (is_block) line.erase(0, 3);
+    for (;;) {
+      if (is_block) {
+        if (const size_t end = line.rfind("\"\"\""); end != line.npos && end + 3 == line.size()) {
+          message += line.substr(0, end);
+          return LineResult::kLine;
+        }
+        message += line + "\n";
+      } else if (line.ends_with('\\')) {
+        message += line.substr(0, line.size() - 1) + "\n";
+      } else {
+        message += line;
+        return LineResult::kLine;
+      }
+      result = reader_.Read(". ", line);
+      if (result != LineResult::kLine) return message.empty() ? result : LineResult::kLine;
+    }
+  }
+
+  Result<void> Answer(const std::string& message) {
+    bool in_reasoning = false;
+    ChatSink sink;
+    sink.content = [&](std::string_view text) {
+      if (in_reasoning) fmt::print("{}\n", colour_ ? "\033[0m" : "");
+      in_reasoning = false;
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+    sink.reasoning = [&](std::string_view text) {
+      if (!in_reasoning && colour_) fmt::print("\033[2m");
+      in_reasoning = true;
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+    auto asked = session_.Ask(message, sink, cli_.Control());
+    if (in_reasoning && colour_) fmt::print("\033[0m");
+    fmt::print("\n");
+    CMF_TRY(const ChatTurn turn, std::move(asked));
+    for (const ToolCall& call : turn.answer.tool_calls) fmt::print("[{}({})]\n", call.name, call.arguments);
+    if (turn.finish == FinishReason::kCancelled) {
+      Interrupted() = false;
+      was_interrupted_ = true;  // the next Ctrl-C, if nothing is typed before it, leaves
+      cli_.Control().Info("stopped");
+    }
+    if (turn.context_is_full) {
+      cli_.Control().Warn(
+          fmt::format("the context of {} tokens is full: /reset begins anew", session_.context_length()));
+    }
+    cli_.Control().Info(fmt::format(
+        "{} prompt tokens, {} of them kept from before, {} new at {:.1f} tokens/s", turn.prompt_tokens,
+        turn.reused_tokens, turn.answer_tokens,
+        turn.decode_seconds > 0 ? static_cast<double>(turn.answer_tokens) / turn.decode_seconds : 0.0));
+    return {};
+  }
+
+  Result<void> Command(const std::string& line) {
+    const size_t space = line.find_first_of(" \t");
+    const std::string name = line.substr(0, space);
+    const size_t begin = space == line.npos ? line.npos : line.find_first_not_of(" \t", space);
+    const std::string argument = begin == line.npos ? "" : line.substr(begin);
+    if (name == "/help") {
+      fmt::print("{}", kHelp);
+    } else if (name == "/reset") {
+      session_.Reset();
+    } else if (name == "/system") {
+      if (argument.empty()) {
+        const Json& messages = session_.messages();
+        const bool has = !messages.empty() && messages[0]["role"] == "system";
+        fmt::print("{}\n", has ? messages[0]["content"].get<std::string>() : "no system message");
+      } else {
+        session_.SetSystem(argument);
+      }
+    } else if (name == "/tokens") {
+      fmt::print("{} of {} tokens in use, {} messages\n", session_.position(), session_.context_length(),
+                 session_.messages().size());
+    } else if (name == "/save") {
+      if (argument.empty()) return Fail(ErrorKind::kUsage, "/save: name a file");
+      const std::string text = DumpJson(Json{{"messages", session_.messages()}}, 1) + "\n";
+      return WriteFileAtomically(argument, AsBytes(text));
+    } else if (name == "/load") {
+      if (argument.empty()) return Fail(ErrorKind::kUsage, "/load: name a file");
+      CMF_TRY(const std::string text, ReadTextFile(argument));
+      CMF_TRY(const Json json, ParseJson(text, argument));
+      return session_.SetMessages(json);
+    } else if (name == "/set") {
+      return Set(argument);
+    } else {
+      return Fail(ErrorKind::kUsage, fmt::format("{}: no such command: /help lists them", name));
+    }
+    return {};
+  }
+
+  Result<void> Set(const std::string& argument) {
+    const size_t space = argument.find(' ');
+    const std::string name = argument.substr(0, space);
+    const std::string value = space == argument.npos ? "" : argument.substr(space + 1);
+    GenerateOptions changed = session_.options().generate;
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    const bool is_number = !value.empty() && *end == '\0';
+    if (name == "think" && (value == "on" || value == "off")) {
+      session_.options().variables["enable_thinking"] = value == "on";
+      return {};
+    }
+    if (!is_number)
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("/set {} '{}': give a number (think takes on or off)", name, value));
+    SamplingOptions& s = changed.sampling;
+    if (name == "max-tokens") {
+      changed.max_tokens = static_cast<int64_t>(number);
+    } else if (name == "temperature") {
+      s.temperature = number;
+    } else if (name == "top-k") {
+      s.top_k = static_cast<int64_t>(number);
+    } else if (name == "top-p") {
+      s.top_p = number;
+    } else if (name == "min-p") {
+      s.min_p = number;
+    } else if (name == "rep-penalty") {
+      s.repetition_penalty = number;
+    } else if (name == "seed") {
+      s.seed = static_cast<uint64_t>(number);
+    } else {
+      return Fail(ErrorKind::kUsage, fmt::format("/set: no setting '{}': /help lists them", name));
+    }
+    CMF_CHECK(s.Check());
+    session_.options().generate = changed;
+    return {};
+  }
+
+  void Complain(const Error& error) { PrintError(error.message); }
+
+  const Cli& cli_;
+  const RunOptions& options_;
+  ChatSession& session_;
+  LineReader reader_;
+  bool colour_;
+  bool was_interrupted_ = false;
+};
+
+}  // namespace
+
+Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session) {
+  return Terminal(cli, options, session).Loop();
+}
+
+}  // namespace cmforge::cli

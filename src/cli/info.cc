@@ -1,0 +1,197 @@
+// cmforge info: what is in a model, for people (sizes as bars) and for scripts.
+#include <cstdio>
+#include <map>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/model_argument.h"
+#include "cmf/hash64.h"
+#include "cmf/header.h"
+#include "convert/quant_plan.h"
+
+namespace cmforge::cli {
+namespace {
+
+struct Options {
+  ModelArgument model;
+  bool tensors = false, header = false;
+};
+
+Json MaskJson(const cmf::TaskMask& mask) {
+  return {{"task_id", mask.task_id},
+          {"name", mask.name},
+          {"sparsity", mask.sparsity},
+          {"quality", mask.quality},
+          {"has_expert_fields", mask.has_expert_fields()}};
+}
+
+Json InfoJson(const OpenedSource& source) {
+  Json json = {{"file", source.path}, {"format", SourceFormatName(source.format)}};
+  const cmf::File* file = source.cmf.get();
+  if (file) {
+    json["version"] = 2;
+    json["required_features"] = file->required_features();
+    json["header"] = file->header().document;
+    json["dir_hash"] = cmf::Hash64Hex(file->dir_hash());
+    json["sections"] = Json::array();
+    for (const cmf::Part& part : file->parts()) {
+      for (const cmf::Section& section : part.sections()) {
+        Json entry = {
+            {"name", section.name}, {"offset", section.range.offset}, {"length", section.range.size}};
+        if (file->parts().size() > 1) entry["file"] = part.path;
+        json["sections"].push_back(std::move(entry));
+      }
+    }
+  } else if (source.config) {
+    json["header"] = {{"arch", cmf::ArchToJson(*source.config)}};
+  }
+  json["tensors"] = Json::array();
+  for (const TensorInfo& tensor : source.tensors->tensors()) {
+    Json entry = {{"name", tensor.name},
+                  {"dtype", DTypeName(tensor.dtype)},
+                  {"shape", tensor.shape},
+                  {"nbytes", tensor.nbytes}};
+    if (file) {
+      const cmf::TensorPlace& place = file->PlaceOf(tensor);
+      entry["offset"] = place.offset;
+      entry["hash"] = cmf::Hash64Hex(place.hash);
+      entry["shard"] = place.part + 1;
+    }
+    json["tensors"].push_back(std::move(entry));
+  }
+  json["skipped"] =
+      std::vector<std::string>(source.tensors->skipped().begin(), source.tensors->skipped().end());
+  json["masks"] = Json::array();
+  json["skills"] = Json::array();
+  if (file) {
+    for (const cmf::TaskMask& mask : file->masks().masks) json["masks"].push_back(MaskJson(mask));
+    for (const cmf::SkillRecord& skill : file->header().skills)
+      json["skills"].push_back(cmf::SkillToJson(skill));
+  }
+  return json;
+}
+
+struct Amount {
+  int64_t tensors = 0, weights = 0;
+  uint64_t bytes = 0;
+};
+
+template <class Key>
+void PrintBars(const char* title, const std::map<Key, Amount>& amounts, uint64_t total,
+               std::string_view (*name)(Key)) {
+  const bool colour = StdoutHasColour();
+  fmt::print("\n{}\n", title);
+  for (const auto& [key, amount] : amounts) {
+    const double share = total ? static_cast<double>(amount.bytes) / static_cast<double>(total) : 0;
+    std::string bar;
+    for (int i = 0; i < static_cast<int>(share * 30 + 0.5); ++i) bar += "█";
+    fmt::print(
+        "  {:<13}{}{}{}{:<{}} {:>9} {:>5.1f}%  {:>5} tensors, {:>7.1f} M weights, {:.2f} bits each\n",
+        name(key), colour ? "\033[36m" : "", bar, colour ? "\033[0m" : "", "",
+        30 - static_cast<int>(share * 30 + 0.5), HumanBytes(static_cast<double>(amount.bytes)), share * 100,
+        amount.tensors, static_cast<double>(amount.weights) / 1e6,
+        amount.weights ? static_cast<double>(amount.bytes) * 8 / static_cast<double>(amount.weights) : 0.0);
+  }
+}
+
+void PrintSummary(const OpenedSource& source) {
+  fmt::print("{}: {}", source.path, SourceFormatName(source.format));
+  const cmf::File* file = source.cmf.get();
+  if (file && file->parts().size() > 1) fmt::print(", {} shards", file->parts().size());
+  if (file && !file->is_complete())
+    fmt::print(", one shard of {}", file->header().shard ? file->header().shard->count : 0);
+  if (file && file->is_skill_file()) fmt::print(", a standalone skill");
+  fmt::print("\n");
+  if (source.config) {
+    const ModelConfig& c = *source.config;
+    fmt::print(
+        "  {}: {} layers, hidden {}, feed-forward {}, {} heads over {} of {}, vocabulary {}, context {}\n",
+        c.arch_name, c.num_layers, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_kv_heads,
+        c.head_dim, c.vocab_size, c.max_position_embeddings);
+    if (c.moe) {
+      fmt::print("  experts: {} of {} a token, {} wide\n", c.moe->top_k, c.moe->num_experts,
+                 c.moe->intermediate_size);
+    }
+    fmt::print("  head: {}, norm: {}{}\n", c.tie_word_embeddings ? "the embedding" : "its own",
+               c.norm_style == NormStyle::kUnknown ? "unknown, so no engine runs it"
+               : c.norm_style == NormStyle::kPlain ? "w"
+                                                   : "1 + w",
+               c.mtp ? ", with a multi-token prediction head" : "");
+  }
+  std::map<DType, Amount> types;
+  std::map<TensorRole, Amount> roles;
+  uint64_t total = 0;
+  for (const TensorInfo& tensor : source.tensors->tensors()) {
+    const int64_t count = ElementCount(tensor.shape).value_or(0);
+    for (Amount* amount : {&types[tensor.dtype], &roles[RoleOf(tensor.name, tensor.shape)]}) {
+      ++amount->tensors;
+      amount->weights += count;
+      amount->bytes += tensor.nbytes;
+    }
+    total += tensor.nbytes;
+  }
+  PrintBars<DType>("by encoding", types, total, DTypeName);
+  PrintBars<TensorRole>("by role", roles, total, RoleName);
+  fmt::print("\n  {} tensors, {}", source.tensors->tensors().size(), HumanBytes(static_cast<double>(total)));
+  if (!source.tensors->skipped().empty())
+    fmt::print(", {} skipped as not part of the text model", source.tensors->skipped().size());
+  fmt::print("\n  tokenizer: {}", source.tokenizer_json().empty()
+                                      ? "none"
+                                      : HumanBytes(static_cast<double>(source.tokenizer_json().size())));
+  if (source.chat) {
+    fmt::print(", chat template: {}, end tokens: [{}]",
+               source.chat->chat_template.empty() ? "none (ChatML)" : "yes",
+               fmt::join(source.chat->eos_token_ids, ", "));
+  }
+  fmt::print("\n");
+  if (!file) return;
+  for (const cmf::TaskMask& mask : file->masks().masks) {
+    fmt::print("  task '{}'{}: {:.0f}% masked, quality {}\n", mask.name,
+               mask.name == file->masks().default_task ? " (default)" : "", mask.sparsity * 100,
+               mask.is_measured() ? DumpJson(mask.quality) : "not measured");
+  }
+  for (const cmf::SkillRecord& skill : file->header().skills) {
+    fmt::print("  skill '{}'{}: {} layers{}\n", skill.id, skill.name.empty() ? "" : " (" + skill.name + ")",
+               skill.layers.size(), skill.selection ? ", routable" : "");
+  }
+  fmt::print("  directory hash {}; `cmforge verify` checks every byte\n", cmf::Hash64Hex(file->dir_hash()));
+}
+
+Result<int> Info(const Cli& cli, const Options& options) {
+  CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  if (cli.common.json) {
+    PrintJson(DumpJson(InfoJson(source)));
+    return kDone;
+  }
+  if (options.header) {
+    const Json header = source.cmf      ? source.cmf->header().document
+                        : source.config ? Json{{"arch", cmf::ArchToJson(*source.config)}}
+                                        : Json::object();
+    fmt::print("{}\n", DumpJson(header, 2));
+    return kDone;
+  }
+  if (options.tensors) {
+    for (const TensorInfo& tensor : source.tensors->tensors()) {
+      fmt::print("{:<10} {:>20} {:>12}  {}\n", DTypeName(tensor.dtype), ShapeText(tensor.shape),
+                 tensor.nbytes, tensor.name);
+    }
+    for (const std::string& name : source.tensors->skipped())
+      fmt::print("{:<10} {:>20} {:>12}  {}\n", "skipped", "", "", name);
+    return kDone;
+  }
+  PrintSummary(source);
+  return kDone;
+}
+
+}  // namespace
+
+void AddInfo(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = cli.Add("info", "Show what a model file holds", "cmforge info model.cmf --tensors");
+  options->model.AddTo(command);
+  command->add_flag("--tensors", options->tensors, "List every tensor");
+  command->add_flag("--header", options->header, "Print the header JSON");
+  command->callback([&cli, options] { cli.action = [&cli, options] { return Info(cli, *options); }; });
+}
+
+}  // namespace cmforge::cli

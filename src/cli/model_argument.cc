@@ -1,0 +1,139 @@
+// MODEL, its engine and its tokenizer.
+#include "cli/model_argument.h"
+
+#include <charconv>
+
+#include "cli/default_model.h"
+#include "cli/signals.h"
+#include "engine/model.h"
+#include "text/chat_template.h"
+
+namespace cmforge::cli {
+
+void ModelArgument::AddTo(CLI::App* command) {
+  command->add_option("MODEL", path, "A .cmf file, a Hugging Face folder, or nothing for the built-in model");
+}
+
+Result<OpenedSource> ModelArgument::Open(const Cli& cli) const {
+  const RunControl control = cli.Control();
+  if (path.empty()) {
+    if (DefaultModel().empty()) {
+      return Fail(ErrorKind::kUnsupported, "this program was built without a default model: name a model");
+    }
+    return OpenSourceBytes(DefaultModel(), "the built-in model");
+  }
+  NameMappedFile(path);
+  CMF_TRY(OpenedSource source, OpenSource(path, cli.common.file_mode()));
+  for (const std::string& warning : source.warnings) control.Warn(warning);
+  return source;
+}
+
+void ComputeFlags::AddTo(CLI::App* command) {
+  command->add_option("--compute", compute, "fast, or exact: f32 activations and state, for parity")
+      ->check(CLI::IsMember({"fast", "exact"}));
+  command
+      ->add_option("--kv", kv, "Type of the KV cache: f32, f16, q8 (default f16; f32 with --compute exact)")
+      ->check(CLI::IsMember({"f32", "f16", "q8"}));
+  command->add_option("--context", context, "Context length in tokens (default: the model's own limit)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
+
+Result<SequenceOptions> ComputeFlags::Sequence() const {
+  SequenceOptions options;
+  options.context_length = context;
+  options.kv_is_explicit = !kv.empty();
+  options.kv = kv == "f32" ? KvType::kF32 : kv == "q8" ? KvType::kQ8 : KvType::kF16;
+  return options;
+}
+
+Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
+                                                 const ComputeFlags& flags) {
+  if (!source.config) {
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: a bare tensor file says nothing about the model: name its folder, with config.json",
+                    source.path));
+  }
+  if (source.cmf && source.cmf->is_skill_file()) {
+    return Fail(
+        ErrorKind::kUnsupported,
+        fmt::format(
+            "{}: a standalone skill holds only what differs from its base and cannot run: attach it with "
+            "`cmforge skill apply BASE {} -o OUT.cmf`",
+            source.path, source.path));
+  }
+  engine::ModelOptions options;
+  options.mode = flags.compute == "exact" ? ComputeMode::kExact : ComputeMode::kFast;
+  options.pool = cli.common.MakePool();
+  options.isa = cli.common.isa;
+  if (source.cmf) options.identity = source.cmf->dir_hash();
+  options.run = cli.Control();
+  auto model = engine::Model::Load(source.tensors, *source.config, options);
+  if (!model && !source.path.empty() && model.error().message.rfind(source.path, 0) != 0) {
+    return Fail(std::move(model).error().In(source.path));
+  }
+  return model;
+}
+
+Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const OpenedSource& source) {
+  if (source.tokenizer_json().empty()) {
+    return Fail(ErrorKind::kNotFound,
+                fmt::format("{}: no tokenizer: put its tokenizer.json beside the file, or use token ids "
+                            "(`generate --tokens`)",
+                            source.path));
+  }
+  return Tokenizer::FromJson(source.tokenizer_json(), source.tokenizer_path);
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> SpecialTokens(const OpenedSource& source) {
+  std::vector<std::pair<std::string, std::string>> tokens;
+  if (source.format == SourceFormat::kCheckpoint) {
+    const auto read = [&](const char* name) -> Json {
+      const auto text = ReadTextFile(std::filesystem::path(source.path) / name);
+      if (!text) return nullptr;
+      const auto json = ParseJson(*text, name);
+      return json ? *json : Json(nullptr);
+    };
+    return SpecialTokenVariables(read("tokenizer_config.json"), read("special_tokens_map.json"));
+  }
+  if (!source.chat || source.tokenizer_json().empty()) return tokens;
+  CMF_TRY(const auto tokenizer, LoadTokenizer(source));
+  const auto add = [&](const char* name, TokenId id) {
+    if (const std::string_view text = tokenizer->TokenText(id); !text.empty())
+      tokens.emplace_back(name, text);
+  };
+  if (source.chat->bos_token_id) add("bos_token", *source.chat->bos_token_id);
+  if (!source.chat->eos_token_ids.empty()) add("eos_token", source.chat->eos_token_ids[0]);
+  if (source.chat->pad_token_id) add("pad_token", *source.chat->pad_token_id);
+  return tokens;
+}
+
+std::vector<TokenId> EosIds(const OpenedSource& source) {
+  return source.chat ? source.chat->eos_token_ids : std::vector<TokenId>();
+}
+
+Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
+  std::string list = text;
+  if (!text.empty() && text[0] == '@') {
+    CMF_TRY(list, ReadTextFile(text.substr(1)));
+  }
+  std::vector<TokenId> ids;
+  for (size_t at = 0; at < list.size();) {
+    const size_t begin = list.find_first_not_of(", \t\r\n", at);
+    if (begin == list.npos) break;
+    const size_t end = std::min(list.find_first_of(", \t\r\n", begin), list.size());
+    TokenId id = 0;
+    const auto [stop, error] = std::from_chars(list.data() + begin, list.data() + end, id);
+    if (error != std::errc() || stop != list.data() + end || id < 0) {
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("tokens: '{}' is not a token id: give whole numbers like 1,2,3",
+                              list.substr(begin, end - begin)));
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  if (ids.empty()) return Fail(ErrorKind::kUsage, "tokens: none given: give ids like 1,2,3");
+  return ids;
+}
+
+}  // namespace cmforge::cli

@@ -1,0 +1,51 @@
+// The MODEL argument that most commands take: a path, or nothing for the built-in default model.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "model/language_model.h"
+#include "open/open_source.h"
+#include "text/tokenizer.h"
+
+namespace cmforge::cli {
+
+struct ModelArgument {
+  std::string path;  // empty: the default model
+
+  /// Adds the positional argument.
+  void AddTo(CLI::App* command);
+
+  /// Opens it and logs its warnings. Fails: as OpenSource; kUnsupported when nothing is built in.
+  Result<OpenedSource> Open(const Cli& cli) const;
+};
+
+/// How the running commands compute; each flag is added once, by AddComputeFlags.
+struct ComputeFlags {
+  std::string compute = "fast";
+  std::string kv;  // empty: f16, or f32 under --compute exact
+  int64_t context = 0;
+
+  void AddTo(CLI::App* command);
+  Result<SequenceOptions> Sequence() const;
+};
+
+/// Loads the engine over an opened source. The pool lives as long as the model.
+Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
+                                                 const ComputeFlags& flags);
+
+/// Reads the source's tokenizer. Fails: kNotFound when it has none.
+Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const OpenedSource& source);
+
+/// The names and texts of a model's special tokens that a chat template may use (bos_token, ...): from
+/// tokenizer_config.json of a checkpoint, from the ids of a .cmf's chat bundle.
+Result<std::vector<std::pair<std::string, std::string>>> SpecialTokens(const OpenedSource& source);
+
+/// End tokens of a model: those its chat bundle names.
+[[nodiscard]] std::vector<TokenId> EosIds(const OpenedSource& source);
+
+/// "1,2,3" (commas or blanks), or @FILE with the same. Fails: kUsage naming the piece that is not a token id.
+Result<std::vector<TokenId>> ParseTokenList(const std::string& text);
+
+}  // namespace cmforge::cli

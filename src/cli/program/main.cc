@@ -1,0 +1,73 @@
+// The program: reads the command line, runs one command, turns an error into one line and an exit code.
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/signals.h"
+#include "kernels/isa.h"
+
+namespace {
+
+using namespace cmforge;       // NOLINT
+using namespace cmforge::cli;  // NOLINT
+
+/// Every flag may also come from the environment as CMFORGE_FLAG_NAME; the command line wins.
+void NameEnvironment(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_lnames().empty() || option->get_lnames()[0] == "help" ||
+        option->get_lnames()[0] == "version")
+      continue;
+    std::string name = "CMFORGE_";
+    for (const char c : option->get_lnames()[0]) name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    option->envname(name);
+  }
+  for (CLI::App* command : app->get_subcommands({})) NameEnvironment(command);
+}
+
+int Run(int argc, char** argv) {
+  Cli cli;
+  cli.app.require_subcommand(1);
+  cli.app.set_version_flag("--version", fmt::format("cmforge {} ({})", CMFORGE_VERSION, IsaName(BestIsa())));
+  for (auto* add : {AddRun, AddChat, AddConvert, AddInfo, AddVerify, AddDequant, AddPpl, AddBench, AddLogits,
+                    AddGenerate, AddTokenize, AddDetokenize, AddTemplate, AddJinja}) {
+    add(cli);
+  }
+  NameEnvironment(&cli.app);
+  try {
+    cli.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return cli.app.exit(help);
+  } catch (const CLI::CallForAllHelp& help) {
+    return cli.app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return cli.app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    PrintError(
+        fmt::format("command line: {}: see `cmforge {}--help`", error.what(),
+                    cli.app.get_subcommands().empty() ? "" : cli.app.get_subcommands()[0]->get_name() + " "));
+    return ExitCode(ErrorKind::kUsage);
+  }
+  InstallSignalHandlers();
+  const auto result = cli.action();
+  if (result) return *result;
+  if (result.error().kind == ErrorKind::kCancelled) {
+    std::fputs("cmforge: interrupted\n", stderr);
+  } else {
+    PrintError(result.error().message);
+  }
+  return ExitCode(result.error().kind);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    PrintError("out of memory: close other programs, or use a smaller model or context");
+    return ExitCode(ErrorKind::kLimit);
+  } catch (const std::exception& error) {
+    PrintError(fmt::format("unexpected: {}", error.what()));
+    return ExitCode(ErrorKind::kInternal);
+  }
+}

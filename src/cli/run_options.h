@@ -1,0 +1,26 @@
+// What `run` and `chat` take.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/model_argument.h"
+#include "cli/sampling_flags.h"
+#include "generate/chat_session.h"
+
+namespace cmforge::cli {
+
+struct RunOptions {
+  ModelArgument model;
+  ComputeFlags compute;
+  SamplingFlags sampling;
+  std::string prompt, system, tools, save_state, state;
+  std::vector<std::string> stop;
+  int64_t max_tokens = 256;
+  bool has_prompt = false, raw = false, no_think = false;
+};
+
+/// The conversation in the terminal (or through a pipe): reads messages until the input ends.
+Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session);
+
+}  // namespace cmforge::cli

@@ -1,0 +1,97 @@
+// cmforge verify: the whole hash chain, every tensor, every shard, the signature.
+#include "cmf/verify.h"
+
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/model_argument.h"
+
+namespace cmforge::cli {
+namespace {
+
+Json ReportJson(const cmf::VerifyReport& report) {
+  Json json = {
+      {"ok", report.ok()},
+      {"files", report.files},
+      {"checked", {{"sections", report.sections}, {"tensors", report.tensors}, {"bytes", report.bytes}}},
+      {"signature", cmf::SignatureStateName(report.signature)},
+      {"problems", Json::array()}};
+  for (const cmf::Problem& problem : report.problems)
+    json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
+  return json;
+}
+
+// A checkpoint has no hashes: what can be checked is that every tensor is there, whole, and of the right
+// shape.
+Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path) {
+  CMF_TRY(const OpenedSource source, OpenSource(path, cli.common.file_mode()));
+  cmf::VerifyReport report;
+  report.files.push_back(path);
+  report.tensors = static_cast<int64_t>(source.tensors->tensors().size());
+  for (const TensorInfo& tensor : source.tensors->tensors()) report.bytes += tensor.nbytes;
+  return report;
+}
+
+bool IsCmf(const std::string& path) {
+  std::error_code ignored;
+  return !std::filesystem::is_directory(path, ignored) &&
+         std::filesystem::path(path).extension() != ".safetensors";
+}
+
+Result<int> Verify(const Cli& cli, const std::string& path, const std::string& public_key) {
+  const auto pool = cli.common.MakePool();
+  cmf::VerifyOptions options;
+  options.public_key = public_key;
+  const bool is_cmf = IsCmf(path);
+  const auto report = is_cmf ? cmf::Verify(path, options, *pool, cli.Control()) : VerifyOther(cli, path);
+  if (!report) {
+    if (cli.common.json) {
+      cmf::VerifyReport failed;
+      failed.files.push_back(path);
+      const std::string where =
+          report.error().name.empty() ? "open" : fmt::format("open: {}", report.error().name);
+      failed.problems.push_back({where, report.error().message});
+      PrintJson(DumpJson(ReportJson(failed)));
+    }
+    Error error = report.error();
+    // For verify, a file that this program cannot open at all is not a good file, whatever the reason.
+    if (error.kind == ErrorKind::kUnsupported) error.kind = ErrorKind::kCorrupt;
+    return Fail(std::move(error));
+  }
+  if (cli.common.json) {
+    PrintJson(DumpJson(ReportJson(*report)));
+  } else {
+    for (const cmf::Problem& problem : report->problems)
+      fmt::print("{}: {}: {}\n", path, problem.where, problem.what);
+    if (cli.common.verbosity >= 0) {
+      const std::string size = HumanBytes(static_cast<double>(report->bytes));
+      if (!report->ok()) {
+        fmt::print("{}: NOT RIGHT: {} problems in {} tensors, {}\n", path, report->problems.size(),
+                   report->tensors, size);
+      } else if (is_cmf) {
+        fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}\n", path, report->sections,
+                   report->tensors, size, cmf::SignatureStateName(report->signature));
+      } else {
+        fmt::print("{}: OK: {} tensors, {}; a checkpoint carries no hashes, only its structure was checked\n",
+                   path, report->tensors, size);
+      }
+    }
+  }
+  return report->ok() ? kDone : kNotRight;
+}
+
+}  // namespace
+
+void AddVerify(Cli& cli) {
+  auto path = std::make_shared<std::string>();
+  auto key = std::make_shared<std::string>();
+  CLI::App* command =
+      cli.Add("verify", "Check every hash, tensor, shard and signature", "cmforge verify model.cmf");
+  command->add_option("MODEL", *path, "A .cmf file (any shard of a set) or a checkpoint")->required();
+  command->add_option("--public-key", *key, "64 hex digits: demand a signature by this key");
+  command->callback(
+      [&cli, path, key] { cli.action = [&cli, path, key] { return Verify(cli, *path, *key); }; });
+}
+
+}  // namespace cmforge::cli
