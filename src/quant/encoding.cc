@@ -10,8 +10,10 @@ namespace cmforge {
 namespace {
 
 constexpr std::array kEncodings = {
-    &kF32Encoding,     &kF16Encoding, &kBf16Encoding,    &kQ8RowEncoding,
-    &kQ4BlockEncoding, &kU8Encoding,  &kQ4TiledEncoding,
+    // by id
+    &kF32Encoding, &kF16Encoding,  &kBf16Encoding,       &kQ8RowEncoding,  &kQ4BlockEncoding,
+    &kU8Encoding,  &kVbitEncoding, &kQ8TwoFieldEncoding, &kVbitRoEncoding, &kQ4TiledEncoding,
+    &kQ1Encoding,  &kQ1sEncoding,  &kQ1tEncoding,        &kQ4tpEncoding,   &kQ2tpEncoding,
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // in one `Encoding`; the container, the converter and the engine know encodings only through this table.
 //
 // Rows: a tensor of shape [r, a, b] has r rows of a*b elements; a vector is one column of rows of 1; a scalar
-// is one row of one element; a tensor without elements has no rows. Encodings that group over the flattened tensor (q4_block) still decode by rows.
+// is one row of one element; a tensor without elements has no rows. Encodings that group over the flattened
+// tensor (q4_block) still decode by rows.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,11 @@ namespace cmforge {
 
 /// What an encoder may be told. Encoders ignore what does not concern them.
 struct EncodeOptions {
-  double mean_bits = 4.25;              // vbit: budget per weight, 3..8
-  double row_bias_bits = 0.0;           // vbit: added to every row's raw width (expert families, spec 3.2)
-  double outlier_fraction = -1.0;       // q1s, q1t: share of weights kept verbatim; negative = the standard's own
+  double mean_bits = 4.25;         // vbit: budget per weight, 3..8
+  double row_bias_bits = 0.0;      // vbit: added to every row's raw width (expert families, spec 3.2)
+  double outlier_fraction = -1.0;  // q1s, q1t: share of weights kept verbatim; negative = the standard's own
   std::span<const float> column_mean_square;  // [cols] of the operator's input, or empty (q1t importance)
-  bool error_diffusion = false;         // q1: the `q1p` decision rule
+  bool error_diffusion = false;               // q1: the `q1p` decision rule
 };
 
 /// A row-major float tensor handed out in blocks, so that encoders never hold a whole f32 copy.
@@ -49,7 +50,8 @@ struct Encoding {
   std::optional<uint64_t> (*payload_size)(std::span<const int64_t> shape);
 
   /// Checks a payload from an untrusted file so that decoding cannot leave it: sizes, offsets, indices.
-  /// Null where payload_size says all. Fails: kCorrupt, name "Bounds" or "Parse", without file and tensor name.
+  /// Null where payload_size says all. Fails: kCorrupt, name "Bounds" or "Parse", without file and tensor
+  /// name.
   Result<void> (*validate)(Bytes payload, std::span<const int64_t> shape);
 
   /// Encodes `source`. Bytes depend on nothing but the values and options (not on threads or machine).
@@ -57,7 +59,8 @@ struct Encoding {
   /// f32 keeps NaN and Inf.
   /// Fails: kCorrupt for NaN or Inf values (count and first place); kUsage as reason_against, and for values
   /// beyond what the encoding can hold (f16 and f16 scales end at 65504).
-  Result<std::vector<std::byte>> (*encode)(const FloatRows& source, const EncodeOptions& options, ThreadPool& pool);
+  Result<std::vector<std::byte>> (*encode)(const FloatRows& source, const EncodeOptions& options,
+                                           ThreadPool& pool);
 
   /// Rows [begin, end) of a validated payload as f32; bits are defined by the spec.
   void (*decode_rows)(const TensorView& tensor, int64_t begin, int64_t end, float* out);

@@ -11,6 +11,14 @@ extern const Encoding kBf16Encoding;
 extern const Encoding kU8Encoding;
 extern const Encoding kQ8RowEncoding;
 extern const Encoding kQ4BlockEncoding;
+extern const Encoding kVbitEncoding;
+extern const Encoding kQ8TwoFieldEncoding;
+extern const Encoding kVbitRoEncoding;
 extern const Encoding kQ4TiledEncoding;
+extern const Encoding kQ1Encoding;
+extern const Encoding kQ1sEncoding;
+extern const Encoding kQ1tEncoding;
+extern const Encoding kQ4tpEncoding;
+extern const Encoding kQ2tpEncoding;
 
 }  // namespace cmforge

@@ -1,7 +1,6 @@
 // f32, f16 and bf16: one number after the other, any shape.
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "quant/entries.h"
 #include "quant/numeric.h"
@@ -26,20 +25,13 @@ Result<std::vector<std::byte>> EncodeF32(const FloatRows& source, const EncodeOp
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols) * 4);
   if (source.view.dtype == DType::kF64) {
     // NaN and Inf are kept, but a finite f64 must not become infinite on the way.
-    const std::byte* at = source.view.bytes.data();
     BadValues bad;
     for (int64_t i = 0; i < source.rows * source.cols; ++i) {
-      const auto value = LoadLe<double>(at + i * 8);
-      if (std::isfinite(value) && !std::isfinite(static_cast<float>(value))) {
-        bad.Add(i, std::copysign(std::numeric_limits<float>::max(), static_cast<float>(value)));
-      }
+      const auto value = LoadLe<double>(source.view.bytes.data() + i * 8);
+      const auto narrow = static_cast<float>(value);
+      if (std::isfinite(value) && !std::isfinite(narrow)) bad.AddUnfit(i, narrow);
     }
-    if (bad.count > 0) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("{} values are beyond the largest f32, the first is {:g} at row {} column {}",
-                              bad.count, LoadLe<double>(at + bad.first * 8), bad.first / source.cols,
-                              bad.first % source.cols));
-    }
+    CMF_CHECK(ReportBadValues(bad, "f32", source.cols));
   }
   if (source.rows == 0) return payload;
   pool.ForRanges(source.rows, std::max<int64_t>(kBlockFloats / source.cols, 1),
@@ -55,17 +47,26 @@ void DecodeF32(const TensorView& tensor, int64_t begin, int64_t end, float* out)
   std::memcpy(out, tensor.bytes.data() + begin * cols * 4, static_cast<size_t>((end - begin) * cols) * 4);
 }
 
-/// f16 and bf16 differ in the conversion and the largest value that does not round to infinity.
-template <DType kDType, uint16_t (*kNarrow)(float)>
+/// f16 and bf16 differ in the conversion and in the bits of infinity, which no number may become.
+template <DType kDType, uint16_t (*kNarrow)(float), uint16_t kInfinity>
 Result<std::vector<std::byte>> EncodeHalf(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
   if (source.view.dtype == kDType) return Copy(source.view.bytes);
-  constexpr float kLimit = kDType == DType::kF16 ? 0x1.ffdffep15f : 0x1.fefffep127f;
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols) * 2);
-  CMF_CHECK(ForRowBlocks(source, 1, kLimit, pool, [&](const RowBlock& block) {
-    std::byte* at = payload.data() + block.begin * source.cols * 2;
-    for (int64_t i = 0; i < (block.end - block.begin) * source.cols; ++i)
-      StoreLe(at + 2 * i, kNarrow(block.values[i]));
-  }));
+  CMF_CHECK(
+      ForRowBlocks(source, 1, kDType == DType::kF16 ? kInF16 : "bf16", pool, [&](const RowBlock& block) {
+        const int64_t first = block.begin * source.cols, count = (block.end - block.begin) * source.cols;
+        std::byte* at = payload.data() + first * 2;
+        int32_t any = 0;
+        for (int64_t i = 0; i < count; ++i) {
+          const uint16_t narrow = kNarrow(block.values[i]);
+          any |= (narrow & 0x7FFF) == kInfinity ? 1 : 0;
+          StoreLe(at + 2 * i, narrow);
+        }
+        for (int64_t i = 0; any != 0 && i < count; ++i) {
+          if ((LoadLe<uint16_t>(at + 2 * i) & 0x7FFF) == kInfinity)
+            block.bad->AddUnfit(first + i, block.values[i]);
+        }
+      }));
   return payload;
 }
 
@@ -80,9 +81,10 @@ void DecodeHalf(const TensorView& tensor, int64_t begin, int64_t end, float* out
 
 const Encoding kF32Encoding = {DType::kF32, "f32", NoReason, Size<4>, nullptr, EncodeF32, DecodeF32};
 const Encoding kF16Encoding = {
-    DType::kF16, "f16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kF16, F32ToF16>, DecodeHalf<F16ToF32>};
+    DType::kF16,         "f16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kF16, F32ToF16, 0x7C00>,
+    DecodeHalf<F16ToF32>};
 const Encoding kBf16Encoding = {
-    DType::kBF16,         "bf16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kBF16, F32ToBf16>,
+    DType::kBF16,         "bf16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kBF16, F32ToBf16, 0x7F80>,
     DecodeHalf<Bf16ToF32>};
 
 }  // namespace cmforge

@@ -16,7 +16,7 @@ inline constexpr float kF16Max = 65504.0f;
 /// The smallest scale that is stored, the smallest normal f16: an all-zero group has it, with zero codes.
 inline constexpr float kScaleFloor = 0x1p-14f;
 
-/// The value of a scale as the reader will see it. `x` is finite, >= 0 and at most kF16Max.
+/// The value of a scale >= 0 as the reader will see it; infinite when it does not fit.
 [[nodiscard]] inline float StoredScale(float x) { return std::max(RoundToF16(x), kScaleFloor); }
 
 /// `x` to the nearest integer, half to even, for |x| < 2^22: the sum has no bits left below 1.

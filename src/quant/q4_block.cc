@@ -28,7 +28,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
   std::byte* const scales = payload.data() + groups * 16;
   // Blocks of rows must begin where a group begins.
   const int64_t unit = kGroup / std::gcd(std::max<int64_t>(cols, 1), kGroup);
-  CMF_CHECK(ForRowBlocks(source, unit, 7 * kF16Max, pool, [&](const RowBlock& block) {
+  CMF_CHECK(ForRowBlocks(source, unit, kInF16, pool, [&](const RowBlock& block) {
     const int64_t count = (block.end - block.begin) * cols;
     const int64_t first_group = block.begin * cols / kGroup;
     for (int64_t i = 0; i < count; i += kGroup) {
@@ -39,7 +39,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
         w = padded;
       }
       const int64_t group = first_group + i / kGroup;
-      const float scale = StoredScale(AbsMax(w, kGroup) / 7.0f);
+      const float scale = CheckedScale(AbsMax(w, kGroup) / 7.0f, group * kGroup, *block.bad);
       EncodeQ4Group(w, scale, payload.data() + group * 16);
       StoreLe(scales + group * 2, F32ToF16(scale));
     }

@@ -21,12 +21,12 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
   }
   const int64_t groups_per_row = source.cols / kGroup;
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * groups_per_row * kTile));
-  CMF_CHECK(ForRowBlocks(source, 1, 7 * kF16Max, pool, [&](const RowBlock& block) {
+  CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     std::byte* tile = payload.data() + block.begin * groups_per_row * kTile;
     const int64_t count = (block.end - block.begin) * source.cols;
     for (int64_t i = 0; i < count; i += kGroup, tile += kTile) {
       const float* w = block.values + i;
-      const float scale = StoredScale(AbsMax(w, kGroup) / 7.0f);
+      const float scale = CheckedScale(AbsMax(w, kGroup) / 7.0f, block.begin * source.cols + i, *block.bad);
       StoreLe(tile, F32ToF16(scale));
       EncodeQ4Group(w, scale, tile + 2);
     }

@@ -22,10 +22,10 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
   const int64_t cols = source.cols;
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * (cols + 2)));
   std::byte* const scales = payload.data() + source.rows * cols;
-  CMF_CHECK(ForRowBlocks(source, 1, 127 * kF16Max, pool, [&](const RowBlock& block) {
+  CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
       const float* w = block.values + (row - block.begin) * cols;
-      const float scale = StoredScale(AbsMax(w, cols) / 127.0f);
+      const float scale = CheckedScale(AbsMax(w, cols) / 127.0f, row * cols, *block.bad);
       auto* codes = reinterpret_cast<int8_t*>(payload.data() + row * cols);
       for (int64_t i = 0; i < cols; ++i) codes[i] = static_cast<int8_t>(Code(w[i] / scale, -128.0f, 127.0f));
       StoreLe(scales + 2 * row, F32ToF16(scale));

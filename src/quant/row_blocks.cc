@@ -5,46 +5,39 @@
 
 namespace cmforge {
 
-void BadValues::Add(int64_t index, float bad) {
-  ++count;
-  non_finite += std::isfinite(bad) ? 0 : 1;
-  if (first < 0 || index < first) {
-    first = index;
-    value = bad;
-  }
+void BadValues::AddNonFinite(int64_t index, float bad) {
+  Merge({.non_finite = 1, .first = index, .value = bad});
 }
 
+void BadValues::AddUnfit(int64_t index, float bad) { Merge({.unfit = 1, .first = index, .value = bad}); }
+
 void BadValues::Merge(const BadValues& other) {
-  count += other.count;
   non_finite += other.non_finite;
+  unfit += other.unfit;
   if (other.first >= 0 && (first < 0 || other.first < first)) {
     first = other.first;
     value = other.value;
   }
 }
 
-void FindBadValues(const float* values, int64_t count, int64_t first_index, float limit, BadValues& bad) {
+void FindNonFinite(const float* values, int64_t count, int64_t first_index, BadValues& bad) {
   int32_t any = 0;
-  for (int64_t i = 0; i < count; ++i) any |= std::fabs(values[i]) <= limit ? 0 : 1;
+  for (int64_t i = 0; i < count; ++i) any |= std::isfinite(values[i]) ? 0 : 1;
   if (any == 0) return;
   for (int64_t i = 0; i < count; ++i) {
-    if (!(std::fabs(values[i]) <= limit)) bad.Add(first_index + i, values[i]);
+    if (!std::isfinite(values[i])) bad.AddNonFinite(first_index + i, values[i]);
   }
 }
 
-Result<void> ReportBadValues(const BadValues& bad, float limit, int64_t cols) {
-  if (bad.count == 0) return {};
-  const int64_t width = std::max<int64_t>(cols, 1);
-  const std::string place = fmt::format("row {} column {}", bad.first / width, bad.first % width);
+Result<void> ReportBadValues(const BadValues& bad, std::string_view storage, int64_t cols) {
+  if (bad.first < 0) return {};
+  const std::string first =
+      fmt::format("the first is {} at row {} column {}", bad.value, bad.first / cols, bad.first % cols);
   if (bad.non_finite > 0) {
-    return Fail(ErrorKind::kCorrupt,
-                fmt::format("{} values are NaN or infinite and {} beyond {}, the first is {} at {}",
-                            bad.non_finite, bad.count - bad.non_finite, limit, bad.value, place));
+    return Fail(ErrorKind::kCorrupt, fmt::format("{} values are NaN or infinite, {}", bad.non_finite, first));
   }
-  return Fail(ErrorKind::kUsage,
-              fmt::format("{} values are beyond {}, more than this encoding holds, the first is {} at {}: "
-                          "store this tensor as f32 or bf16",
-                          bad.count, limit, bad.value, place));
+  return Fail(ErrorKind::kUsage, fmt::format("{} numbers do not fit {}, {}: store this tensor as f32",
+                                             bad.unfit, storage, first));
 }
 
 std::string ReasonNot2d(std::span<const int64_t> shape) {

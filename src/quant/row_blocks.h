@@ -9,26 +9,38 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "quant/encoding.h"
+#include "quant/numeric.h"
 
 namespace cmforge {
 
-/// Values that an encoding cannot hold: how many, and the first in row-major order.
+/// Numbers that an encoding cannot store: NaN and infinite weights, and finite weights or scales that do not
+/// fit the type they would be stored in. Merges to the same answer in any order.
 struct BadValues {
-  int64_t count = 0;
   int64_t non_finite = 0;
-  int64_t first = -1;
-  float value = 0;
+  int64_t unfit = 0;
+  int64_t first = -1;  // row-major index of the first
+  float value = 0;     // and what it is
 
-  void Add(int64_t index, float bad);
+  void AddNonFinite(int64_t index, float bad);
+  void AddUnfit(int64_t index, float bad);
   void Merge(const BadValues& other);
 };
 
-/// Tallies the values that are NaN, infinite or greater than `limit` in magnitude; `first_index` is the
-/// row-major index of values[0].
-void FindBadValues(const float* values, int64_t count, int64_t first_index, float limit, BadValues& bad);
+/// Tallies NaN and infinite values; `first_index` is the row-major index of values[0].
+void FindNonFinite(const float* values, int64_t count, int64_t first_index, BadValues& bad);
 
-/// Nothing when `bad` is empty. Fails: kCorrupt when a value is NaN or infinite, else kUsage.
-Result<void> ReportBadValues(const BadValues& bad, float limit, int64_t cols);
+/// A scale as it will be stored (f16, not below the floor); one that does not fit is tallied at `index`.
+[[nodiscard]] inline float CheckedScale(float scale, int64_t index, BadValues& bad) {
+  const float stored = StoredScale(scale);
+  if (stored > kF16Max) bad.AddUnfit(index, scale);
+  return stored;
+}
+
+/// Nothing when `bad` is empty. Fails: kCorrupt when a value is NaN or infinite, else kUsage, saying that
+/// numbers do not fit `storage` ("f16, which ends at 65504").
+Result<void> ReportBadValues(const BadValues& bad, std::string_view storage, int64_t cols);
+
+inline constexpr std::string_view kInF16 = "f16, which ends at 65504";
 
 /// "shape [3, 4, 5] is not 2-D", "shape [0, 32] has no elements", or empty.
 std::string ReasonNot2d(std::span<const int64_t> shape);
@@ -39,16 +51,18 @@ struct RowBlock {
   int64_t begin = 0, end = 0;     // rows
   const float* values = nullptr;  // [end - begin, cols]
   int worker = 0;                 // in [0, pool.threads())
+  BadValues* bad = nullptr;       // for numbers that turn out not to fit
 };
 
 /// Floats a worker holds at a time (unless one unit of rows is longer).
 inline constexpr int64_t kBlockFloats = 32 * 1024;
 
 /// Calls fn(const RowBlock&) for all rows of `source`, each block (but the last) a multiple of `unit` rows,
-/// in any order and from any worker. A block with a value beyond `limit` is not handed out.
+/// in any order and from any worker. A block with NaN or Inf is not handed out.
 /// Fails: as ReportBadValues, after all blocks were seen.
 template <class Fn>
-Result<void> ForRowBlocks(const FloatRows& source, int64_t unit, float limit, ThreadPool& pool, Fn&& fn) {
+Result<void> ForRowBlocks(const FloatRows& source, int64_t unit, std::string_view storage, ThreadPool& pool,
+                          Fn&& fn) {
   if (source.rows == 0) return {};
   const int64_t units = std::max<int64_t>(kBlockFloats / source.cols / unit, 1);
   const int64_t rows_per_block = std::min(units * unit, source.rows);
@@ -62,13 +76,13 @@ Result<void> ForRowBlocks(const FloatRows& source, int64_t unit, float limit, Th
     if (buffer.empty()) buffer.resize(static_cast<size_t>(rows_per_block * source.cols));
     source.Read(begin, end, buffer.data());
     BadValues here;
-    FindBadValues(buffer.data(), (end - begin) * source.cols, begin * source.cols, limit, here);
+    FindNonFinite(buffer.data(), (end - begin) * source.cols, begin * source.cols, here);
+    if (here.non_finite == 0) fn(RowBlock{begin, end, buffer.data(), worker, &here});
     bad[static_cast<size_t>(worker)].Merge(here);
-    if (here.count == 0) fn(RowBlock{begin, end, buffer.data(), worker});
   });
   BadValues all;
   for (const BadValues& one : bad) all.Merge(one);
-  return ReportBadValues(all, limit, source.cols);
+  return ReportBadValues(all, storage, source.cols);
 }
 
 }  // namespace cmforge

@@ -16,25 +16,16 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
   if (source.view.dtype == DType::kU8)
     return std::vector<std::byte>(source.view.bytes.begin(), source.view.bytes.end());
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols));
-  std::vector<BadValues> bad(static_cast<size_t>(pool.threads()));
-  CMF_CHECK(ForRowBlocks(source, 1, 255.0f, pool, [&](const RowBlock& block) {
+  constexpr std::string_view kInU8 = "u8, which holds whole numbers from 0 to 255";
+  CMF_CHECK(ForRowBlocks(source, 1, kInU8, pool, [&](const RowBlock& block) {
     const int64_t first = block.begin * source.cols;
     for (int64_t i = 0; i < (block.end - block.begin) * source.cols; ++i) {
-      const auto code = static_cast<uint8_t>(static_cast<int32_t>(block.values[i]));
-      if (static_cast<float>(code) != block.values[i]) {
-        bad[static_cast<size_t>(block.worker)].Add(first + i, block.values[i]);
-      }
+      const float value = block.values[i];
+      const auto code = static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
+      if (static_cast<float>(code) != value) block.bad->AddUnfit(first + i, value);
       payload[static_cast<size_t>(first + i)] = std::byte{code};
     }
   }));
-  BadValues all;
-  for (const BadValues& one : bad) all.Merge(one);
-  if (all.count > 0) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{} values are not whole numbers from 0 to 255, the first is {} at row {} "
-                            "column {}",
-                            all.count, all.value, all.first / source.cols, all.first % source.cols));
-  }
   return payload;
 }
 

@@ -1,0 +1,34 @@
+// Building ladders and fitting their params.
+#include "quant/ladder.h"
+
+#include <algorithm>
+
+#include "base/half.h"
+#include "quant/exp_log.h"
+
+namespace cmforge {
+
+Ladder MakeLadder(uint16_t lo, uint16_t step) {
+  Ladder ladder;
+  const auto ratio = static_cast<float>(Exp2(F16ToF32(step)));
+  ladder.rung[0] = static_cast<float>(Exp2(F16ToF32(lo)));
+  for (int i = 1; i < kRungs; ++i) ladder.rung[i] = ladder.rung[i - 1] * ratio;
+  return ladder;
+}
+
+LadderParams FitLadder(float lo, float hi, int steps) {
+  LadderParams params;
+  params.lo = F32ToF16(lo);
+  const float stored_lo = F16ToF32(params.lo);
+  const auto count = static_cast<float>(steps);
+  params.step = F32ToF16(std::max(hi - stored_lo, 0.0f) / count);
+  // The rounded step may fall short of the loudest group: take the next f16 until it does not.
+  for (int i = 0; i < 64; ++i) {
+    const float step = F16ToF32(params.step);
+    if (step > 0 && stored_lo + count * step >= hi) break;
+    ++params.step;
+  }
+  return params;
+}
+
+}  // namespace cmforge

@@ -1,0 +1,123 @@
+// q4tp (spec 3.2): the codes of q4_tiled with each group's scale named by a 5-bit rung of the row's ladder.
+//   [16 bytes of codes : rows * cols/32][ladder params and codes, see ladder.h]
+// The encoder tries the rungs around the one nearest to absmax / 7 and keeps the one with the least squared
+// error.
+#include <cmath>
+
+#include "quant/entries.h"
+#include "quant/exp_log.h"
+#include "quant/ladder.h"
+#include "quant/q4_group.h"
+#include "quant/row_blocks.h"
+
+namespace cmforge {
+namespace {
+
+struct Layout {
+  explicit Layout(std::span<const int64_t> shape)
+      : groups(shape[1] / kGroup),
+        code_bytes(LadderCodeBytes(groups)),
+        params(shape[0] * groups * 16),
+        codes(params + shape[0] * 4) {}
+  int64_t groups, code_bytes;  // of a row
+  int64_t params, codes;       // bytes from the start
+};
+
+std::optional<uint64_t> Size(std::span<const int64_t> shape) {
+  const int64_t groups = shape[1] / kGroup;
+  const auto row_bytes =
+      static_cast<uint64_t>(groups) * 16 + 4 + static_cast<uint64_t>(LadderCodeBytes(groups));
+  return CheckedMul(static_cast<uint64_t>(shape[0]), row_bytes).value_or(UINT64_MAX);
+}
+
+/// Squared error of a group coded with a scale, summed in f32 in order.
+float ErrorWith(const float* w, float scale) {
+  const float inverse = 1.0f / scale;
+  float error = 0;
+  for (int64_t i = 0; i < kGroup; ++i) {
+    const float code = RoundHalfEven(std::min(std::max(w[i] * inverse, -8.0f), 7.0f));
+    const float difference = w[i] - code * scale;
+    error += difference * difference;
+  }
+  return error;
+}
+
+void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_scales, std::byte* nibbles,
+               std::byte* params, std::byte* codes, BadValues& bad) {
+  float lo = INFINITY, hi = -INFINITY;
+  for (int64_t g = 0; g < groups; ++g) {
+    const float loudest = AbsMax(w + g * kGroup, kGroup);
+    log_scales[g] =
+        loudest == 0 ? NAN
+                     : static_cast<float>(Log2(CheckedScale(loudest / 7.0f, first_index + g * kGroup, bad)));
+    if (loudest == 0) continue;
+    lo = std::min(lo, log_scales[g]);
+    hi = std::max(hi, log_scales[g]);
+  }
+  if (bad.unfit > 0) return;
+  if (lo > hi) lo = hi = -14.0f;  // nothing but zeros
+  const LadderParams fit = FitLadder(lo, hi, kRungs - 1);
+  StoreLe(params, fit.lo);
+  StoreLe(params + 2, fit.step);
+  const Ladder ladder = MakeLadder(fit.lo, fit.step);
+  const float stored_lo = F16ToF32(fit.lo), step = F16ToF32(fit.step);
+  for (int64_t g = 0; g < groups; ++g, w += kGroup, nibbles += 16) {
+    int best = 0;
+    if (!std::isnan(log_scales[g])) {
+      const int nominal = Code((log_scales[g] - stored_lo) / step, 0.0f, 31.0f);
+      float least = INFINITY;
+      for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + 1, kRungs - 1); ++rung) {
+        const float error = ErrorWith(w, ladder.rung[rung]);
+        if (error < least) {
+          least = error;
+          best = rung;
+        }
+      }
+    }
+    StoreLadderCode(codes, g, best);
+    const float inverse = 1.0f / ladder.rung[best];
+    for (int k = 0; k < 16; ++k) {
+      const int32_t low = Code(w[2 * k] * inverse, -8.0f, 7.0f) + 8;
+      const int32_t high = Code(w[2 * k + 1] * inverse, -8.0f, 7.0f) + 8;
+      nibbles[k] = static_cast<std::byte>(low | high << 4);
+    }
+  }
+}
+
+Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
+  if (std::string reason = ReasonNotGroupsOf32(source.view.shape); !reason.empty()) {
+    return Fail(ErrorKind::kUsage, reason);
+  }
+  const Layout layout(source.view.shape);
+  std::vector<std::byte> payload(*Size(source.view.shape));
+  std::vector<std::vector<float>> log_scales(static_cast<size_t>(pool.threads()),
+                                             std::vector<float>(static_cast<size_t>(layout.groups)));
+  CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
+    for (int64_t row = block.begin; row < block.end; ++row) {
+      EncodeRow(block.values + (row - block.begin) * source.cols, layout.groups, row * source.cols,
+                log_scales[static_cast<size_t>(block.worker)].data(),
+                payload.data() + row * layout.groups * 16, payload.data() + layout.params + row * 4,
+                payload.data() + layout.codes + row * layout.code_bytes, *block.bad);
+    }
+  }));
+  return payload;
+}
+
+void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
+  const Layout layout(tensor.shape);
+  for (int64_t row = begin; row < end; ++row) {
+    const std::byte* nibbles = tensor.bytes.data() + row * layout.groups * 16;
+    const std::byte* params = tensor.bytes.data() + layout.params + row * 4;
+    const std::byte* codes = tensor.bytes.data() + layout.codes + row * layout.code_bytes;
+    const Ladder ladder = MakeLadder(LoadLe<uint16_t>(params), LoadLe<uint16_t>(params + 2));
+    for (int64_t g = 0; g < layout.groups; ++g, nibbles += 16, out += kGroup) {
+      DecodeQ4Group(nibbles, ladder.rung[LadderCode(codes, g, layout.groups)], out);
+    }
+  }
+}
+
+}  // namespace
+
+const Encoding kQ4tpEncoding = {DType::kQ4tp, "q4tp", ReasonNotGroupsOf32, Size, nullptr, Encode, Decode};
+
+}  // namespace cmforge
