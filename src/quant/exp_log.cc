@@ -2,6 +2,7 @@
 #include "quant/exp_log.h"
 
 #include <bit>
+#include <cmath>
 #include <limits>
 
 namespace cmforge {
@@ -35,6 +36,17 @@ double Exp2(double x) {
   for (int k = 15; k >= 1; --k) sum = (sum + 1) * r / k;
   const double scale = std::bit_cast<double>(static_cast<uint64_t>(static_cast<int64_t>(whole) + 1023) << 52);
   return (1 + sum) * scale;
+}
+
+float LadderExp2(float x) {
+  if (!(std::fabs(x) < 1024)) return static_cast<float>(Exp2(x));  // beyond every f32, or NaN
+  // The cubic of least relative error on |r| <= 1/64 whose constant term is 1.
+  constexpr double kC3 = 0x1.c6af84b912394p-5, kC2 = 0x1.ebfce50fac4f3p-3, kC1 = 0x1.62e42ff0c52d6p-1;
+  constexpr double kShift = 0x1.8p52 / 32;  // the sum has no bits left below 1/32
+  const double power = (x + kShift) - kShift;
+  const double r = x - power;
+  const double high = kC3 * r + kC2, low = kC1 * r + 1;
+  return static_cast<float>((high * (r * r) + low) * Exp2(power));
 }
 
 }  // namespace cmforge

@@ -10,8 +10,8 @@ namespace cmforge {
 
 Ladder MakeLadder(uint16_t lo, uint16_t step) {
   Ladder ladder;
-  const auto ratio = static_cast<float>(Exp2(F16ToF32(step)));
-  ladder.rung[0] = static_cast<float>(Exp2(F16ToF32(lo)));
+  const auto ratio = LadderExp2(F16ToF32(step));
+  ladder.rung[0] = LadderExp2(F16ToF32(lo));
   for (int i = 1; i < kRungs; ++i) ladder.rung[i] = ladder.rung[i - 1] * ratio;
   return ladder;
 }

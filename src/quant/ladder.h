@@ -3,7 +3,7 @@
 //   [row params : rows * (f16 lo, f16 step)][codes : rows * ceil(groups * 5 / 8), low bit first, a row begins
 //   a byte]
 // Rung 0 is 2^lo and every next one is the f32 product of the one below and 2^step: that product, not a power
-// taken anew, is the definition. Both powers are rounded correctly to f32.
+// taken anew, is the definition; exp_log.h says how the two powers are taken.
 #pragma once
 
 #include <cstdint>
