@@ -1,12 +1,12 @@
 // Paths and whole files for the tests of this room.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace cmforge::mil {
 
@@ -34,8 +34,9 @@ inline void WriteAll(const std::filesystem::path& path, const std::string& text)
   std::ofstream(path, std::ios::binary) << text;
 }
 
-inline const char* const kModels[] = {"mil/quantized_constexpr/input.mlmodel", "mil/fp16_subnormal/input.mlmodel",
-                                      "coreml/lut_widths.mlpackage/Data/com.apple.CoreML/model.mlmodel",
-                                      "coreml/kv_two_functions.mlpackage/Data/com.apple.CoreML/model.mlmodel"};
+inline const char* const kModels[] = {
+    "mil/quantized_constexpr/input.mlmodel", "mil/fp16_subnormal/input.mlmodel",
+    "coreml/lut_widths.mlpackage/Data/com.apple.CoreML/model.mlmodel",
+    "coreml/kv_two_functions.mlpackage/Data/com.apple.CoreML/model.mlmodel"};
 
 }  // namespace cmforge::mil
