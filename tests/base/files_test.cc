@@ -1,6 +1,7 @@
 // Mapped and atomically written files.
 #include <sys/stat.h>
 
+#include <array>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -80,6 +81,21 @@ TEST_F(Files, ReadAndMapGiveTheSameBytes) {
     EXPECT_EQ(AsText(MappedFile::Open(folder_ / "f", mode)->bytes()), "hello");
     EXPECT_TRUE(MappedFile::Open(folder_ / "empty", mode)->bytes().empty());
   }
+}
+
+TEST_F(Files, ReadAtCopiesAndSaysWhatIsMissing) {
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "f", AsBytes("hello world")));
+  for (const auto mode : {MappedFile::Mode::kMap, MappedFile::Mode::kRead}) {
+    const auto file = MappedFile::Open(folder_ / "f", mode);
+    std::array<std::byte, 5> out;
+    ASSERT_TRUE(file->ReadAt(6, out));
+    EXPECT_EQ(AsText(out), "world");
+    EXPECT_EQ(file->ReadAt(7, out).error().kind, ErrorKind::kCorrupt);
+  }
+  const auto file = MappedFile::Open(folder_ / "f");
+  fs::resize_file(folder_ / "f", 3);
+  std::array<std::byte, 5> out;
+  EXPECT_NE(file->ReadAt(0, out).error().message.find("became shorter"), std::string::npos);
 }
 
 TEST_F(Files, CpuQuotaBindsTheThreadCount) {
