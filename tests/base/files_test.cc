@@ -27,6 +27,19 @@ class Files : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(Files, CanTakeBackTheirTail) {
+  auto file = AtomicFile::Create(folder_ / "out");
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->Write(AsBytes("abcdef")));
+  ASSERT_TRUE(file->CutTo(2));
+  EXPECT_EQ(file->size(), 2u);
+  ASSERT_TRUE(file->PadTo(4));  // zeros, not what was there before
+  ASSERT_TRUE(file->Commit());
+  const auto text = ReadTextFile(folder_ / "out");
+  ASSERT_TRUE(text);
+  EXPECT_EQ(*text, std::string("ab\0\0", 4));
+}
+
 TEST_F(Files, AppearOnlyWhenCommitted) {
   const fs::path target = folder_ / "out";
   {
