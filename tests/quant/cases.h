@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/half.h"
 #include "base/json.h"
 #include "quant/encoding.h"
 
