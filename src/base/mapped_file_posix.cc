@@ -4,10 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/mapped_file.h"
 
@@ -38,15 +36,14 @@ MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(bytes_, other.bytes_);
-  std::swap(fd_, other.fd_);
+  std::swap(is_mapped_, other.is_mapped_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   auto* data = const_cast<std::byte*>(bytes_.data());
-  if (fd_ >= 0) {
+  if (is_mapped_) {
     ::munmap(data, bytes_.size());
-    ::close(fd_);
   } else {
     delete[] data;
   }
@@ -70,7 +67,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
       return Fail(ErrorKind::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, std::strerror(errno)));
     }
     result.bytes_ = {static_cast<const std::byte*>(data), size};
-    result.fd_ = std::exchange(file.fd, -1);
+    result.is_mapped_ = true;
     return result;
   }
   auto* data = new std::byte[size];
@@ -87,35 +84,8 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
   return result;
 }
 
-Result<void> MappedFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
-  CMF_TRY(const ByteRange range, ByteRange::Checked(offset, out.size(), bytes_.size(), path_));
-  if (fd_ < 0) {
-    const Bytes from = range.Of(bytes_);
-    std::copy(from.begin(), from.end(), out.begin());
-    return {};
-  }
-  while (!out.empty()) {
-    const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      return Fail(ErrorKind::kIo, fmt::format("{}: cannot read byte {}: {}", path_, offset,
-                                              n < 0 ? std::strerror(errno) : "the file became shorter"));
-    }
-    offset += static_cast<uint64_t>(n);
-    out = out.subspan(static_cast<size_t>(n));
-  }
-  return {};
-}
-
-void MappedFile::Prefetch(ByteRange range) const {
-  if (fd_ < 0 || range.size == 0) return;
-  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const uint64_t begin = range.offset & ~(page - 1);
-  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, range.end() - begin, MADV_WILLNEED);
-}
-
 void MappedFile::AdviseSequential(ByteRange range, bool sequential) const {
-  if (fd_ < 0 || range.size == 0) return;
+  if (!is_mapped_ || range.size == 0) return;
   const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = range.offset & ~(page - 1);
   auto* at = const_cast<std::byte*>(bytes_.data()) + begin;
@@ -123,7 +93,7 @@ void MappedFile::AdviseSequential(ByteRange range, bool sequential) const {
 }
 
 void MappedFile::Release(ByteRange range) const {
-  if (fd_ < 0) return;
+  if (!is_mapped_) return;
   const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = AlignUp(range.offset, page);
   const uint64_t end = range.end() & ~(page - 1);

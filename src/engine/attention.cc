@@ -1,0 +1,276 @@
+// Softmax attention: projections, norms and rotation of heads, cache, and the cut of the work into tasks.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/pass.h"
+
+namespace cmforge::engine {
+namespace {
+
+// Softmax is accumulated separately in segments of this many positions, counted from position 0, and the
+// segments are merged in order: long contexts can be cut between threads without changing a bit.
+constexpr int64_t kSegment = 1024;
+constexpr int64_t kQueriesPerTask = 16;
+
+/// log(1 + e^x) without overflow.
+float Softplus(float x) {
+  return x > 20.0f ? x : static_cast<float>(std::log1p(std::exp(static_cast<double>(x))));
+}
+
+/// Rows [row, row + count) of a span against the keys of one kv head.
+struct Task {
+  const RowSpan* span = nullptr;
+  int64_t row = 0, count = 0;
+  int64_t kv_head = 0;
+  int64_t first = 0, last = 0;  // positions that any of the rows sees
+  int64_t part = 0;             // first of its segments' states in the parts buffer
+
+  [[nodiscard]] int64_t segments() const { return last / kSegment - first / kSegment + 1; }
+};
+
+class Runner {
+ public:
+  Runner(Pass& pass, const Attention& attention, int64_t visit)
+      : pass_(pass),
+        a_(attention),
+        visit_(visit),
+        group_(a_.heads / a_.kv_heads),
+        dim_(a_.head_dim),
+        q_stride_(a_.has_query_gate ? 2 * dim_ : dim_),
+        half_(pass.spans.front().sequence->rope(a_.rope).half()),
+        cosines_(pass.work.cosines[static_cast<size_t>(a_.rope)].Get(pass.rows * half_)),
+        sines_(pass.work.sines[static_cast<size_t>(a_.rope)].Get(pass.rows * half_)) {}
+
+  void Run(const float* in, float* out) {
+    Project(in);
+    TurnQueries();
+    StoreKeys();
+    Attend();
+    pass_.work.inner.Set(attended_, pass_.rows, a_.heads * dim_);
+    Multiply(pass_, pass_.work.inner, {{&a_.o, out}});
+  }
+
+ private:
+  void Project(const float* in) {
+    Workspace& work = pass_.work;
+    std::vector<Product> products;
+    q_ = work.q.Get(pass_.rows * a_.q.rows());
+    products.push_back({&a_.q, q_});
+    if (a_.k) products.push_back({&*a_.k, k_ = work.k.Get(pass_.rows * a_.k->rows())});
+    if (a_.v) products.push_back({&*a_.v, v_ = work.v.Get(pass_.rows * a_.v->rows())});
+    if (a_.g) products.push_back({&*a_.g, gate_ = work.gate.Get(pass_.rows * a_.g->rows())});
+    work.input.Set(in, pass_.rows, pass_.hidden());
+    Multiply(pass_, work.input, products);
+    if (a_.is_value_key && a_.k) {
+      v_ = work.v.Get(pass_.rows * a_.k->rows());
+      std::copy_n(k_, pass_.rows * a_.k->rows(), v_);
+    }
+    attended_ = work.attended.Get(pass_.rows * a_.heads * dim_);
+  }
+
+  [[nodiscard]] KvCache& Cache(const RowSpan& span) const {
+    return span.sequence->state(a_.shares_kv_of.value_or(visit_)).kv;
+  }
+
+  void NormAndTurn(float* head, const NormWeight& norm, int64_t row) const {
+    if (!norm.empty()) {
+      pass_.kernels.rms_norm(head, norm.data(), pass_.network.config.rms_norm_eps, dim_, head);
+    }
+    pass_.kernels.rope(head, cosines_ + row * half_, sines_ + row * half_, half_);
+  }
+
+  void StoreKeys() {
+    if (!a_.k) return;
+    for (const RowSpan& span : pass_.spans) {
+      if (!span.is_on) continue;
+      KvCache& cache = Cache(span);
+      cache.Reserve(span.position, span.position + span.count);
+      // By head, not by row: rows of one tile share cache lines.
+      ForRange(pass_, a_.kv_heads, span.count * dim_ * 4, [&](int64_t begin, int64_t end) {
+        for (int64_t head = begin; head < end; ++head) {
+          for (int64_t n = 0; n < span.count; ++n) {
+            const int64_t row = span.row + n;
+            float* key = k_ + (row * a_.kv_heads + head) * dim_;
+            float* value = v_ + (row * a_.kv_heads + head) * dim_;
+            NormAndTurn(key, a_.k_norm, row);
+            if (a_.has_value_norm) {
+              pass_.kernels.rms_norm(value, nullptr, pass_.network.config.rms_norm_eps, dim_, value);
+            }
+            cache.Store(span.position + n, head, key, value);
+          }
+        }
+      });
+    }
+  }
+
+  void Attend() {
+    const int64_t rows_per_task = std::max<int64_t>(1, kQueriesPerTask / group_);
+    std::vector<Task> tasks;
+    for (const RowSpan& span : pass_.spans) {
+      // A layer whose keys another one was to store, but a mask switched that one off, sees nothing.
+      if (!span.is_on || !Cache(span).Covers(First(span.position), span.position + span.count)) {
+        std::fill_n(attended_ + span.row * a_.heads * dim_, span.count * a_.heads * dim_, 0.0f);
+        continue;
+      }
+      for (int64_t n = 0; n < span.count; n += rows_per_task) {
+        Task task;
+        task.span = &span;
+        task.row = span.row + n;
+        task.count = std::min(rows_per_task, span.count - n);
+        task.first = First(span.position + n);
+        task.last = span.position + n + task.count - 1;
+        for (task.kv_head = 0; task.kv_head < a_.kv_heads; ++task.kv_head) tasks.push_back(task);
+      }
+    }
+    const auto count = static_cast<int64_t>(tasks.size());
+    const int64_t threads = pass_.pool().threads();
+    int64_t segments = 0;
+    for (Task& task : tasks) {
+      task.part = segments;
+      segments += task.segments();
+    }
+    const int64_t queries = rows_per_task * group_;
+    if (count < 2 * threads && segments > count) {
+      // Few tasks over long contexts: every segment on its own, merged afterwards in order.
+      parts_ = pass_.work.attend_parts.Get(segments * queries * dim_);
+      std::vector<AttendQuery> states(static_cast<size_t>(segments * queries));
+      pass_.pool().Run(segments, [&](int64_t index, int) {
+        const auto next = std::upper_bound(tasks.begin(), tasks.end(), index,
+                                           [](int64_t part, const Task& task) { return part < task.part; });
+        const Task& task = *(next - 1);
+        AttendQuery* state = states.data() + index * queries;
+        Prepare(task, state, parts_ + index * queries * dim_);
+        AttendSegment(task, state, task.first / kSegment + index - task.part);
+      });
+      for (const Task& task : tasks) {
+        AttendQuery* whole = states.data() + task.part * queries;
+        for (int64_t s = 1; s < task.segments(); ++s) {
+          for (int64_t n = 0; n < task.count * group_; ++n)
+            AttendMerge(whole[n], whole[s * queries + n], dim_);
+        }
+        Finish(task, whole);
+      }
+      return;
+    }
+    parts_ = pass_.work.attend_parts.Get(threads * queries * 2 * dim_);
+    const auto run = [&](int64_t index, int worker) {
+      const Task& task = tasks[static_cast<size_t>(index)];
+      float* memory = parts_ + worker * queries * 2 * dim_;
+      std::vector<AttendQuery> whole(static_cast<size_t>(queries)), part(whole.size());
+      Prepare(task, whole.data(), memory);
+      for (int64_t s = 0; s < task.segments(); ++s) {
+        AttendQuery* into = s == 0 ? whole.data() : part.data();
+        if (s > 0) {
+          for (int64_t n = 0; n < task.count * group_; ++n) {
+            part[static_cast<size_t>(n)] = whole[static_cast<size_t>(n)];
+            part[static_cast<size_t>(n)].acc = memory + (queries + n) * dim_;
+            AttendBegin(part[static_cast<size_t>(n)], dim_);
+          }
+        }
+        AttendSegment(task, into, task.first / kSegment + s);
+        if (s > 0) {
+          for (size_t n = 0; n < static_cast<size_t>(task.count * group_); ++n)
+            AttendMerge(whole[n], part[n], dim_);
+        }
+      }
+      Finish(task, whole.data());
+    };
+    int64_t keys = 0;
+    for (const Task& task : tasks) keys += (task.last - task.first + 1) * task.count * group_;
+    if (keys * dim_ < (1 << 15)) {
+      for (int64_t i = 0; i < count; ++i) run(i, 0);
+    } else {
+      pass_.pool().Run(count, run);
+    }
+  }
+
+  [[nodiscard]] int64_t First(int64_t position) const {
+    return a_.window > 0 ? std::max<int64_t>(0, position - a_.window + 1) : 0;
+  }
+
+  /// Query states of a task, [row][head of the group], queries already turned.
+  void Prepare(const Task& task, AttendQuery* states, float* acc) const {
+    for (int64_t n = 0; n < task.count; ++n) {
+      const int64_t row = task.row + n, position = task.span->position + row - task.span->row;
+      for (int64_t g = 0; g < group_; ++g) {
+        AttendQuery& state = states[n * group_ + g];
+        float* q = q_ + row * a_.q.rows() + (task.kv_head * group_ + g) * q_stride_;
+        state.q = q;
+        state.first = First(position);
+        state.last = position;
+        state.acc = acc + (n * group_ + g) * dim_;
+        AttendBegin(state, dim_);
+      }
+    }
+  }
+
+  void AttendSegment(const Task& task, AttendQuery* states, int64_t segment) const {
+    const KvCache& cache = Cache(*task.span);
+    AttendArgs args;
+    args.layout = &cache.layout();
+    args.scale = a_.scale;
+    args.softcap = a_.softcap;
+    args.queries = states;
+    args.count = task.count * group_;
+    args.pages = cache.pages();
+    args.head_offset = cache.HeadOffset(task.kv_head);
+    args.first_page = cache.first_page();
+    args.begin = std::max(segment * kSegment, task.first / kPagePositions * kPagePositions);
+    args.end = std::min((segment + 1) * kSegment, task.last + 1);
+    pass_.kernels.attend(args);
+  }
+
+  /// Divides by the softmax sums and applies masks and output gates.
+  void Finish(const Task& task, const AttendQuery* states) const {
+    const uint8_t* heads = task.span->active == nullptr || visit_ >= pass_.network.visits()
+                               ? nullptr
+                               : MaskRow(task.span->active->heads, pass_.network, visit_);
+    for (int64_t n = 0; n < task.count; ++n) {
+      for (int64_t g = 0; g < group_; ++g) {
+        const int64_t row = task.row + n, head = task.kv_head * group_ + g;
+        float* out = attended_ + (row * a_.heads + head) * dim_;
+        if (heads != nullptr && !HasBit(heads, head)) {
+          std::fill_n(out, dim_, 0.0f);
+          continue;
+        }
+        AttendFinish(states[n * group_ + g], dim_, out);
+        if (a_.has_query_gate) {
+          pass_.kernels.sigmoid_mul(out, q_ + row * a_.q.rows() + head * q_stride_ + dim_, dim_, out);
+        }
+        if (!a_.g) continue;
+        if (a_.g->rows() == a_.heads) {
+          const float factor = Softplus(gate_[row * a_.heads + head]);
+          for (int64_t d = 0; d < dim_; ++d) out[d] *= factor;
+        } else {
+          const float* gate = gate_ + (row * a_.heads + head) * dim_;
+          for (int64_t d = 0; d < dim_; ++d) out[d] *= Softplus(gate[d]);
+        }
+      }
+    }
+  }
+
+  void TurnQueries() const {
+    ForRange(pass_, pass_.rows, a_.heads * dim_ * 2, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        for (int64_t head = 0; head < a_.heads; ++head) {
+          NormAndTurn(q_ + row * a_.q.rows() + head * q_stride_, a_.q_norm, row);
+        }
+      }
+    });
+  }
+
+  Pass& pass_;
+  const Attention& a_;
+  const int64_t visit_, group_, dim_, q_stride_, half_;
+  const float *cosines_, *sines_;
+  float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *gate_ = nullptr, *attended_ = nullptr,
+        *parts_ = nullptr;
+};
+
+}  // namespace
+
+void RunAttention(Pass& pass, const Attention& attention, int64_t visit, const float* in, float* out) {
+  Runner(pass, attention, visit).Run(in, out);
+}
+
+}  // namespace cmforge::engine

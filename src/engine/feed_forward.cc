@@ -1,0 +1,105 @@
+// Gated feed-forward networks, whole or masked.
+#include <algorithm>
+
+#include "engine/pass.h"
+
+namespace cmforge::engine {
+namespace {
+
+constexpr int64_t kGroup = 32;  // masked neurons are skipped in aligned groups of this many
+
+/// Neurons to compute: runs of groups in which some item of the pass has a live neuron.
+std::vector<RowRange> LiveRuns(const Pass& pass, int64_t visit, int64_t width) {
+  const int64_t groups = (width + kGroup - 1) / kGroup;
+  std::vector<uint8_t> is_live(static_cast<size_t>(groups));
+  for (const RowSpan& span : pass.spans) {
+    const uint8_t* bits = span.active == nullptr ? nullptr : MaskRow(span.active->ffn, pass.network, visit);
+    if (bits == nullptr) return {{0, width}};
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t begin = g * kGroup / 8, end = std::min((g + 1) * kGroup / 8, (width + 7) / 8);
+      if (std::any_of(bits + begin, bits + end, [](uint8_t byte) { return byte != 0; }))
+        is_live[static_cast<size_t>(g)] = 1;
+    }
+  }
+  std::vector<RowRange> runs;
+  for (int64_t g = 0; g < groups; ++g) {
+    if (is_live[static_cast<size_t>(g)] == 0) continue;
+    const int64_t begin = g * kGroup, end = std::min(begin + kGroup, width);
+    if (!runs.empty() && runs.back().end == begin) {
+      runs.back().end = end;
+    } else {
+      runs.push_back({begin, end});
+    }
+  }
+  return runs;
+}
+
+void Activate(const Pass& pass, const float* gate, const float* up, int64_t n, float* out) {
+  if (pass.network.config.hidden_act == Activation::kGeluTanh) {
+    pass.kernels.gelu_mul(gate, up, n, out);
+  } else {
+    pass.kernels.silu_mul(gate, up, n, out);
+  }
+}
+
+void AddBias(const std::vector<float>& bias, const RowRange& run, float* row) {
+  if (bias.empty()) return;
+  for (int64_t i = run.begin; i < run.end; ++i) row[i] += bias[static_cast<size_t>(i)];
+}
+
+}  // namespace
+
+void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const float* in, float* out) {
+  Workspace& work = pass.work;
+  const int64_t width = ffn.width();
+  float* gate = work.ffn_gate.Get(pass.rows * width);
+  float* up = work.ffn_up.Get(pass.rows * width);
+  work.input.Set(in, pass.rows, pass.hidden());
+  Observe(pass, ffn.gate, work.input);
+  Observe(pass, ffn.up, work.input);
+
+  const bool is_masked = std::any_of(pass.spans.begin(), pass.spans.end(), [&](const RowSpan& span) {
+    return span.active != nullptr && !span.active->ffn.empty() && visit < pass.network.visits();
+  });
+  const auto runs = is_masked ? LiveRuns(pass, visit, width) : std::vector<RowRange>{{0, width}};
+  work.jobs.clear();
+  for (const RowRange& run : runs) {
+    for (const auto& [linear, to] : {std::pair{&ffn.gate, gate}, {&ffn.up, up}}) {
+      MatMulJob job;
+      job.weight = &linear->weight;
+      job.input = &work.input;
+      job.out = to;
+      job.out_stride = width;
+      job.rows = run;
+      work.jobs.push_back(job);
+    }
+  }
+  if (!work.jobs.empty()) MatMul(work.context, work.jobs, pass.mode);
+
+  for (const RowSpan& span : pass.spans) {
+    const uint8_t* bits =
+        is_masked && span.active != nullptr ? MaskRow(span.active->ffn, pass.network, visit) : nullptr;
+    ForRange(pass, span.count, width * 2, [&](int64_t begin, int64_t end) {
+      for (int64_t row = span.row + begin; row < span.row + end; ++row) {
+        float *g = gate + row * width, *u = up + row * width;
+        int64_t done = 0;
+        for (const RowRange& run : runs) {
+          std::fill(g + done, g + run.begin, 0.0f);
+          AddBias(ffn.gate.bias, run, g);
+          AddBias(ffn.up.bias, run, u);
+          Activate(pass, g + run.begin, u + run.begin, run.end - run.begin, g + run.begin);
+          done = run.end;
+        }
+        std::fill(g + done, g + width, 0.0f);
+        if (bits == nullptr) continue;
+        for (int64_t i = 0; i < width; ++i) {
+          if (!HasBit(bits, i)) g[i] = 0;
+        }
+      }
+    });
+  }
+  work.inner.Set(gate, pass.rows, width);
+  Multiply(pass, work.inner, {{&ffn.down, out}});
+}
+
+}  // namespace cmforge::engine

@@ -1,0 +1,37 @@
+// Opens a model for running: any TensorSource and its ModelConfig become a LanguageModel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "model/language_model.h"
+#include "model/model_config.h"
+#include "model/tensor_source.h"
+
+namespace cmforge::engine {
+
+struct ModelOptions {
+  ComputeMode mode = ComputeMode::kFast;
+  std::shared_ptr<ThreadPool> pool;  // shared with whoever else computes; required
+  std::string isa;                   // "" or "auto": the best that runs here
+  uint64_t identity = 0;             // hash of what was opened; binds snapshots
+  RunControl run;                    // warnings while loading, and the wish to stop
+};
+
+class Model {
+ public:
+  /// Weights stay where the source has them and are read in place; norms, biases and other small vectors are
+  /// decoded once. Operators are chosen by which tensors are present, never by the model's name.
+  ///
+  /// Fails: kCorrupt (a tensor missing or of another shape: its name, shape and the wanted one; a config that
+  /// contradicts itself), kUnsupported (no norm_style, a tensor of an unknown kind, named), kUsage (no pool,
+  /// an unknown instruction set), kCancelled.
+  static Result<std::shared_ptr<LanguageModel>> Load(std::shared_ptr<const TensorSource> source,
+                                                     ModelConfig config, ModelOptions options);
+};
+
+}  // namespace cmforge::engine
