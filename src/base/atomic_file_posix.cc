@@ -92,6 +92,13 @@ Result<void> AtomicFile::PadTo(uint64_t offset) {
   return {};
 }
 
+Result<void> AtomicFile::CutTo(uint64_t size) {
+  if (size >= size_) return {};
+  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) return Fail(WriteError(errno));
+  size_ = size;
+  return {};
+}
+
 Result<void> AtomicFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));

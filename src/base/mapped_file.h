@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -29,6 +30,11 @@ class MappedFile {
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  /// Copies bytes out by reading instead of touching the mapping: for one pass over much data this saves the page
+  /// faults, which can cost more than the data. Fails: kIo; a range beyond the end, or a file that became shorter.
+  Result<void> ReadAt(uint64_t offset, std::span<std::byte> out) const;
+  /// Asks the kernel to bring `range` into memory soon.
+  void Prefetch(ByteRange range) const;
   /// Tells the kernel that `range` will be read from front to back soon, or (false) at random.
   void AdviseSequential(ByteRange range, bool sequential = true) const;
   /// Lets the kernel drop the pages of `range` from this process; they come back on access.
@@ -37,7 +43,7 @@ class MappedFile {
  private:
   std::string path_;
   Bytes bytes_;
-  bool is_mapped_ = false;
+  int fd_ = -1;  // open while mapped
 };
 
 /// A whole (small) file as text. Fails: as MappedFile::Open, and kLimit above `limit_bytes`.

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/mapped_file.h"
 
@@ -36,14 +38,15 @@ MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(bytes_, other.bytes_);
-  std::swap(is_mapped_, other.is_mapped_);
+  std::swap(fd_, other.fd_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   auto* data = const_cast<std::byte*>(bytes_.data());
-  if (is_mapped_) {
+  if (fd_ >= 0) {
     ::munmap(data, bytes_.size());
+    ::close(fd_);
   } else {
     delete[] data;
   }
@@ -67,7 +70,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
       return Fail(ErrorKind::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, std::strerror(errno)));
     }
     result.bytes_ = {static_cast<const std::byte*>(data), size};
-    result.is_mapped_ = true;
+    result.fd_ = std::exchange(file.fd, -1);
     return result;
   }
   auto* data = new std::byte[size];
@@ -84,8 +87,35 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
   return result;
 }
 
+Result<void> MappedFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
+  CMF_TRY(const ByteRange range, ByteRange::Checked(offset, out.size(), bytes_.size(), path_));
+  if (fd_ < 0) {
+    const Bytes from = range.Of(bytes_);
+    std::copy(from.begin(), from.end(), out.begin());
+    return {};
+  }
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return Fail(ErrorKind::kIo, fmt::format("{}: cannot read byte {}: {}", path_, offset,
+                                              n < 0 ? std::strerror(errno) : "the file became shorter"));
+    }
+    offset += static_cast<uint64_t>(n);
+    out = out.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+void MappedFile::Prefetch(ByteRange range) const {
+  if (fd_ < 0 || range.size == 0) return;
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = range.offset & ~(page - 1);
+  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, range.end() - begin, MADV_WILLNEED);
+}
+
 void MappedFile::AdviseSequential(ByteRange range, bool sequential) const {
-  if (!is_mapped_ || range.size == 0) return;
+  if (fd_ < 0 || range.size == 0) return;
   const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = range.offset & ~(page - 1);
   auto* at = const_cast<std::byte*>(bytes_.data()) + begin;
@@ -93,7 +123,7 @@ void MappedFile::AdviseSequential(ByteRange range, bool sequential) const {
 }
 
 void MappedFile::Release(ByteRange range) const {
-  if (!is_mapped_) return;
+  if (fd_ < 0) return;
   const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = AlignUp(range.offset, page);
   const uint64_t end = range.end() & ~(page - 1);

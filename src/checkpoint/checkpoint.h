@@ -25,11 +25,11 @@ struct Checkpoint {
   }
 };
 
-/// Opens and checks: every tensor that the config calls for is there with the right shape. No weight is read.
-/// Presence decides about the head: without lm_head.weight the embedding serves (one warning if the config
-/// said otherwise); a present lm_head.weight wins over a tie flag. Fails: as ParseHfConfig,
-/// SafetensorsSource::Open and MakeCanonicalSource; kCorrupt naming tensor, shape and wanted shape; kNotFound
-/// naming a missing tensor.
+/// Opens and checks: every tensor that the config calls for is there with the right shape (tensor_fit.h). No
+/// weight is read. Presence decides where a flag and the tensors disagree, and a warning says so: without
+/// lm_head.weight the embedding serves as head, a present lm_head.weight wins; an MTP head is there or not.
+/// Checkpoints in MLX layout are recognized. Fails: as ParseHfConfig, SafetensorsSource::Open and
+/// MakeCanonicalSource; kCorrupt naming a missing tensor, or tensor, shape and wanted shape.
 Result<Checkpoint> OpenCheckpoint(const std::filesystem::path& folder,
                                   MappedFile::Mode mode = MappedFile::Mode::kMap);
 

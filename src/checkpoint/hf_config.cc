@@ -391,6 +391,18 @@ Result<void> ReadTie(const Reading& in) {
   return {};
 }
 
+Result<void> ReadWants(const Reading& in) {
+  HfConfig& result = in.result;
+  CMF_TRY(const bool attention_bias, in.fields.BoolOr("attention_bias", false));
+  CMF_TRY(const bool qkv_bias, in.fields.BoolOr("qkv_bias", in.family.has_qkv_bias));
+  // Gemma's files say so or not; its layers have none.
+  result.wants_qkv_bias = qkv_bias || (attention_bias && !in.family.scales_embedding);
+  result.wants_o_bias = attention_bias && !qkv_bias && !in.family.scales_embedding;
+  result.wants_qk_norm = in.family.has_qk_norm;
+  result.wants_four_norms = in.family.has_four_norms;
+  return {};
+}
+
 Result<void> ReadModel(const Reading& in) {
   ModelConfig& model = in.model();
   const JsonFields& fields = in.fields;
@@ -425,6 +437,7 @@ Result<void> ReadModel(const Reading& in) {
 
   CMF_CHECK(ReadMtpAndLoops(in));
   CMF_CHECK(ReadTie(in));
+  CMF_CHECK(ReadWants(in));
   const Json* dtype = fields.Find("dtype");
   if (dtype == nullptr) dtype = fields.Find("torch_dtype");
   if (dtype != nullptr && dtype->is_string()) in.result.dtype = dtype->get<std::string>();

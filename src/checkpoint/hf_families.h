@@ -32,6 +32,9 @@ struct HfFamily {
   bool applies_score_cap = false;  // attn_logit_softcapping is more than decoration
   bool sigmoid_router = false;
   bool always_renormalizes = false;  // expert weights, whatever norm_topk_prob says
+  bool has_qkv_bias = false;         // always, without a key
+  bool has_qk_norm = false;
+  bool has_four_norms = false;       // on the branches too
   std::string_view defaults = "{}";  // JSON, keys as in config.json
 };
 

@@ -39,12 +39,12 @@ struct EnvelopeBytes {
   Le<uint32_t> version;
   Le<uint32_t> flags;  // written 0, ignored when read
   Le<uint32_t> required_features;
-  SectionField header;     // JSON, spec 2
-  SectionField directory;  // spec 3
-  SectionField data;       // spec 4; a multiple of 4096
-  SectionField masks;      // spec 5
-  SectionField vocab;      // spec 6
-  SectionField index;      // spec 7
+  SectionField header;          // JSON, spec 2
+  SectionField directory;       // spec 3
+  SectionField data;            // spec 4; a multiple of 4096
+  SectionField masks;           // spec 5
+  SectionField vocab;           // spec 6
+  SectionField index;           // spec 7
   Le<uint64_t> header_hash;     // hash64 of the header JSON, 0 = absent (spec 8.1)
   Le<uint64_t> directory_hash;  // hash64 of the directory, 0 = absent
 };

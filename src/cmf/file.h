@@ -56,7 +56,8 @@ class File final : public TensorSource {
 
   /// Fails: kNotFound (no file; a missing shard, named), kIo, kCorrupt or kUnsupported with the spec's error
   /// names, checked in the order size, magic, version, features, section bounds, data alignment, header,
-  /// directory, masks, sparse index; kCorrupt when shards do not belong together. Messages begin with the path.
+  /// directory, masks, sparse index; kCorrupt when shards do not belong together. Messages begin with the
+  /// path.
   static Result<File> Open(const std::filesystem::path& path, MappedFile::Mode mode = MappedFile::Mode::kMap,
                            Shards shards = Shards::kWholeSet);
 
@@ -70,8 +71,8 @@ class File final : public TensorSource {
   // TensorSource: tensors of all parts in file order, names verbatim (skill.* included).
   [[nodiscard]] std::span<const TensorInfo> tensors() const override;
   [[nodiscard]] const TensorInfo* Find(std::string_view name) const override;
-  /// In place. A payload whose size depends on its data (vbit, q1s, q1t) is validated the first time it is read.
-  /// Hashes are not checked: that is Verify's work.
+  /// In place. A payload whose size depends on its data (vbit, q1s, q1t) is validated the first time it is
+  /// read. Hashes are not checked: that is Verify's work.
   Result<TensorView> Read(std::string_view name) const override;
   [[nodiscard]] std::string_view path() const override;  // of the first part
 

@@ -1,7 +1,7 @@
 // hash64 (spec 8): the 64-bit hash of tensor payloads and metadata sections. Not cryptographic.
 //
-//   fold = XOR over i of ( fmix64(word_i) XOR i * 0x9E3779B97F4A7C15 ),  words 8 bytes LE, the last zero-padded
-//   hash = fmix64(fold XOR length)
+//   fold = XOR over i of ( fmix64(word_i) XOR i * 0x9E3779B97F4A7C15 ),  words 8 bytes LE, the last
+//   zero-padded hash = fmix64(fold XOR length)
 //
 // XOR makes the fold a set union: pieces may be hashed in any order, on any thread, and combined. The price
 // is part of the format: swapping two aligned words does not change the hash, and hash64 of nothing is 0.

@@ -3,8 +3,9 @@
 //   [n_masks u32][meta_len u32][JSON meta][blobs, each at a multiple of 8 from the section start]
 //   blob: [rows x ffn bytes][layers x head bytes][gate bytes][layers x expert bytes, if has_expert_fields]
 //
-// Bits are LSB first, set = active; bits beyond a dimension are 0. In a looped model (LOOP_MASKS) the FFN rows
-// are per visit: all layers of pass 0, then pass 1. Heads, gates and experts are always per physical layer.
+// Bits are LSB first, set = active; bits beyond a dimension are 0. In a looped model (LOOP_MASKS) the FFN
+// rows are per visit: all layers of pass 0, then pass 1. Heads, gates and experts are always per physical
+// layer.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/json.h"
 #include "base/result.h"
 #include "model/language_model.h"
@@ -60,16 +62,16 @@ struct MaskCatalog {
   [[nodiscard]] const TaskMask* Initial() const;
 };
 
-/// Fails: kCorrupt "Parse" (counts, meta JSON, a blob that leaves the section or has a length the architecture does
-/// not give, set tail bits, a name twice). Messages begin with "masks: " and name the mask.
+/// Fails: kCorrupt "Parse" (counts, meta JSON, a blob that leaves the section or has a length the
+/// architecture does not give, set tail bits, a name twice). Messages begin with "masks: " and name the mask.
 Result<MaskCatalog> ReadMasks(Bytes section, const MaskGeometry& geometry);
 
-/// The section; a looped model gets one FFN row a visit. Fails: kUsage (rows of the wrong size, a quality that
-/// CheckQuality refuses, a name that is empty or occurs twice, experts in a model without them).
+/// The section; a looped model gets one FFN row a visit. Fails: kUsage (rows of the wrong size, a quality
+/// that CheckQuality refuses, a name that is empty or occurs twice, experts in a model without them).
 Result<std::vector<std::byte>> PackMasks(const MaskCatalog& catalog, const MaskGeometry& geometry);
 
-/// The held-out contract: null, or an object with metric, value, baseline_dense, n_samples > 0 and dataset_sha256.
-/// Fails: kUsage naming what is missing: a figure without its evidence is not written.
+/// The held-out contract: null, or an object with metric, value, baseline_dense, n_samples > 0 and
+/// dataset_sha256. Fails: kUsage naming what is missing: a figure without its evidence is not written.
 Result<void> CheckQuality(const Json& quality);
 
 /// Bit `index` of an LSB-first row, and the number of set bits.

@@ -1,5 +1,5 @@
-// Writing whole files from what another source holds: compaction, sharding, adding or dropping masks and skills
-// are each "the contents of that file, with one thing changed".
+// Writing whole files from what another source holds: compaction, sharding, adding or dropping masks and
+// skills are each "the contents of that file, with one thing changed".
 #pragma once
 
 #include <filesystem>
@@ -14,24 +14,26 @@
 namespace cmforge::cmf {
 
 struct Contents {
-  Header header;                         // unknown keys of its document are kept
-  const TensorSource* tensors = nullptr; // CMF dtypes only; must outlive the write
-  std::vector<std::string> names;        // which of them, in which order
+  Header header;                          // unknown keys of its document are kept
+  const TensorSource* tensors = nullptr;  // CMF dtypes only; must outlive the write
+  std::vector<std::string> names;         // which of them, in which order
   MaskCatalog masks;
   Bytes tokenizer_json;
   bool sparse_index = false;
 };
 
-/// All of `file`, which must outlive the result; a set of shards becomes one (its `shard` block is dropped). The old
-/// sparse index is kept only as a wish for a fresh one.
+/// All of `file`, which must outlive the result; a set of shards becomes one (its `shard` block is dropped).
+/// The old sparse index is kept only as a wish for a fresh one.
 [[nodiscard]] Contents ContentsOf(const File& file);
 
 /// One file. `target` may be the very file that `tensors` reads from.
-Result<WriteSummary> WriteCmf(const std::filesystem::path& target, const Contents& contents, const RunControl& run = {});
+Result<WriteSummary> WriteCmf(const std::filesystem::path& target, const Contents& contents,
+                              const RunControl& run = {});
 
 /// `{prefix}-00001-of-0000N.cmf`, greedily filled; one shard only: still named and marked as a set of one.
 /// Returns the paths. All shards are complete before the first of them appears.
-Result<std::vector<std::filesystem::path>> WriteShards(const std::filesystem::path& prefix, const Contents& contents,
-                                                       double max_gb, const RunControl& run = {});
+Result<std::vector<std::filesystem::path>> WriteShards(const std::filesystem::path& prefix,
+                                                       const Contents& contents, double max_gb,
+                                                       const RunControl& run = {});
 
 }  // namespace cmforge::cmf

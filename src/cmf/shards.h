@@ -27,11 +27,13 @@ struct ShardName {
 /// The path of shard `no` beside `any_shard` (which must have a shard's name).
 [[nodiscard]] std::filesystem::path SiblingPath(const std::filesystem::path& any_shard, int64_t no);
 
-/// Names in canonical order: embeddings, model.norm, lm_head, layers by index and name, model.mtp.*, the rest by name.
+/// Names in canonical order: embeddings, model.norm, lm_head, layers by index and name, model.mtp.*, the rest
+/// by name.
 [[nodiscard]] std::vector<std::string> CanonicalOrder(std::span<const TensorInfo> tensors);
 
-/// Greedy split of tensors in canonical order: a shard is closed when the next tensor, weighed as 4 bytes an element,
-/// would pass `max_gb` * 1e9 and the shard is not empty. Fails: kUsage (max_gb <= 0), kLimit (more than 99999).
+/// Greedy split of tensors in canonical order: a shard is closed when the next tensor, weighed as 4 bytes an
+/// element, would pass `max_gb` * 1e9 and the shard is not empty. Fails: kUsage (max_gb <= 0), kLimit (more
+/// than 99999).
 Result<std::vector<std::vector<std::string>>> PlanShards(std::span<const TensorInfo> tensors, double max_gb);
 
 }  // namespace cmforge::cmf

@@ -1,5 +1,5 @@
-// Detached signatures (spec 8.2): `FILE.sig` is JSON {alg, pubkey, sha256, sig}, Ed25519 over the 32 bytes of the
-// file's SHA-256. The container itself is never rewritten.
+// Detached signatures (spec 8.2): `FILE.sig` is JSON {alg, pubkey, sha256, sig}, Ed25519 over the 32 bytes of
+// the file's SHA-256. The container itself is never rewritten.
 #pragma once
 
 #include <array>
@@ -47,11 +47,11 @@ struct Signature {
 Result<std::optional<Signature>> ReadSignature(const std::filesystem::path& file);
 
 /// Checks digest, signature and, when `required_key` is not empty, the signer. Fails: kCorrupt saying which.
-Result<void> CheckSignature(const Signature& signature, const Sha256Digest& digest, std::string_view required_key);
+Result<void> CheckSignature(const Signature& signature, const Sha256Digest& digest,
+                            std::string_view required_key);
 
-/// Signs a file of any kind: reads the key (32-byte seed as 64 hex digits), which is created with permissions 0600
-/// when there is none, and writes `FILE.sig` atomically.
-/// Fails: kCorrupt (not a key file), kIo; kUsage when an existing key file is readable by others.
+/// Signs a file of any kind with the key in `key` (signing_key.h; created when there is none) and writes
+/// `FILE.sig` atomically. Fails: as ReadOrCreateKey, kNotFound, kIo, kCancelled.
 Result<Signature> SignFile(const std::filesystem::path& file, const std::filesystem::path& key,
                            const RunControl& run = {});
 

@@ -1,5 +1,6 @@
 // Skill records (spec 9, 9.1): the registry in the header JSON that says which replacement tensors
-// `skill.{id}.{name}` belong together, how to choose among them, and for a standalone skill which base it fits.
+// `skill.{id}.{name}` belong together, how to choose among them, and for a standalone skill which base it
+// fits.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +14,29 @@
 
 namespace cmforge::cmf {
 
-/// The affine subspace a skill was trained near: residual energy E = |r - B B^T r|^2 / |phi|^2, r = phi - mean.
+/// The affine subspace a skill was trained near: residual energy E = |r - B B^T r|^2 / |phi|^2, r = phi -
+/// mean.
 struct SkillSelection {
-  std::string metric = "mse";  // "mse", "mse_unit"; others are not routable by us
-  int64_t phi_layer = 0;       // hidden state after this layer, 0-based
-  int64_t rank = 0;            // rows of `basis`; 0 in the file: derived
-  std::vector<float> mean;     // [hidden]
-  std::vector<float> basis;    // [rank, hidden], orthonormal rows
+  std::string metric = "mse";               // "mse", "mse_unit"; others are not routable by us
+  int64_t phi_layer = 0;                    // hidden state after this layer, 0-based
+  int64_t rank = 0;                         // rows of `basis`; 0 in the file: derived
+  std::vector<float> mean;                  // [hidden]
+  std::vector<float> basis;                 // [rank, hidden], orthonormal rows
   std::optional<double> err_mean, err_std;  // of held-out prompts, for novelty
-  Json extra = Json::object();  // keys we do not know, kept
+  Json extra = Json::object();              // keys we do not know, kept
 
   bool operator==(const SkillSelection&) const = default;
 };
 
 struct SkillRecord {
-  std::string id;    // [A-Za-z0-9_-]+ when written by us; any non-empty text is read
+  std::string id;  // [A-Za-z0-9_-]+ when written by us; any non-empty text is read
   std::string name;
   std::vector<int64_t> layers;
-  std::optional<SkillSelection> selection;     // absent: never chosen by routing
-  std::string selection_problem;               // why a selection in the file could not be used; empty = fine
+  std::optional<SkillSelection> selection;  // absent: never chosen by routing
+  std::string selection_problem;            // why a selection in the file could not be used; empty = fine
   std::optional<std::string> input_mask_task;
-  Json quality;                                // overlaid against backbone on held-out data; null = not measured
-  std::optional<std::string> base_dir_hash;    // 16 hex digits: a standalone skill (raises SKILL_FILE)
+  Json quality;  // overlaid against backbone on held-out data; null = not measured
+  std::optional<std::string> base_dir_hash;  // 16 hex digits: a standalone skill (raises SKILL_FILE)
   std::optional<std::string> base_arch, task;
   Json provenance;
   Json extra = Json::object();  // keys we do not know, kept

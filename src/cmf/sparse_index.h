@@ -2,7 +2,8 @@
 // Deprecated by the spec: read, shown and compared with the masks, never used to compute; written on request.
 //
 //   [n_entries u32][0 u32] then entries at multiples of 4:
-//   [task_id u32][layer u32][n_groups u32][n_heads u32][u16 x n_groups][u8 x n_heads][zeros to a multiple of 4]
+//   [task_id u32][layer u32][n_groups u32][n_heads u32][u16 x n_groups][u8 x n_heads][zeros to a multiple of
+//   4]
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ Result<std::vector<SparseIndexEntry>> ReadSparseIndex(Bytes section);
 /// One entry for every task and layer whose gate is open, physical layers only, tasks in catalog order.
 /// A layer of a looped model has a group when any of its visits has.
 /// Fails: kUsage when the masks have ids beyond u16 groups or u8 heads.
-Result<std::vector<SparseIndexEntry>> BuildSparseIndex(const MaskCatalog& catalog, const MaskGeometry& geometry);
+Result<std::vector<SparseIndexEntry>> BuildSparseIndex(const MaskCatalog& catalog,
+                                                       const MaskGeometry& geometry);
 
 [[nodiscard]] std::vector<std::byte> PackSparseIndex(std::span<const SparseIndexEntry> entries);
 

@@ -1,6 +1,7 @@
-// Checks the whole hash chain of a .cmf file or shard set (spec 8.1): header and directory against the envelope,
-// masks, vocab and index against the header, every tensor against its directory record, payload structure, the
-// sparse index against the masks, and the detached signature (spec 8.2) where one lies beside the file.
+// Checks the whole hash chain of a .cmf file or shard set (spec 8.1): header and directory against the
+// envelope, masks, vocab and index against the header, every tensor against its directory record, payload
+// structure, the sparse index against the masks, and the detached signature (spec 8.2) where one lies beside
+// the file.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,9 @@ struct VerifyOptions {
   std::string public_key;  // 64 hex digits: a signature by this key is demanded of every file
 };
 
-/// Reads everything once, ahead and in parallel. Fails only when a file cannot be opened at all, or kCancelled.
-/// One shard whose siblings are all elsewhere verifies alone; if some are there, the missing ones are problems.
+/// Reads everything once, ahead and in parallel. Fails only when a file cannot be opened at all, or
+/// kCancelled. One shard whose siblings are all elsewhere verifies alone; if some are there, the missing ones
+/// are problems.
 Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptions& options, ThreadPool& pool,
                             const RunControl& run = {});
 

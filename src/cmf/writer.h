@@ -1,6 +1,7 @@
-// Writes a .cmf file in one pass: head space is reserved from the names, payloads follow one by one, then masks,
-// vocab and index; header, directory and envelope go into the reserved space last. Peak memory is the caller's one
-// payload. The file appears under its name only when it is complete, and its bytes depend on the inputs alone.
+// Writes a .cmf file in one pass: head space is reserved from the names, payloads follow one by one, then
+// masks, vocab and index; header, directory and envelope go into the reserved space last. Peak memory is the
+// caller's one payload. The file appears under its name only when it is complete, and its bytes depend on the
+// inputs alone.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +33,25 @@ struct WriteSummary {
   uint64_t dir_hash = 0;
 };
 
+/// The feature bits a file with these contents must carry (spec 1.1).
+[[nodiscard]] uint32_t FeaturesOf(const Header& header, std::span<const DirectoryEntry> entries,
+                                  bool has_masks);
+
+/// Whether a payload may stand in a directory under this dtype and shape. Fails: kUsage, or what its encoding
+/// finds.
+Result<void> CheckPayload(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload);
+
+/// Where in the blob a tensor goes that follows byte `end`: on a page from 16 KiB on, else on 64 bytes.
+[[nodiscard]] uint64_t PlaceTensor(uint64_t end, uint64_t nbytes);
+
 class Writer {
  public:
-  /// `names`: every tensor that will be added, in any order (fewer may come). `header`: as it will be; quant_type,
-  /// section hashes and the shard's dir_hashes are filled in, anything else may still grow a little (4 KiB).
-  /// Fails: as AtomicFile::Create; kUsage for names that occur twice.
-  static Result<Writer> Create(const std::filesystem::path& target, Header header, std::span<const std::string> names);
+  /// `names`: every tensor that will be added, in any order (fewer may come). `header`: as it will be;
+  /// quant_type, section hashes and the shard's dir_hashes are filled in, anything else may still grow a
+  /// little (4 KiB). Fails: as AtomicFile::Create; kUsage for names that occur twice.
+  static Result<Writer> Create(const std::filesystem::path& target, Header header,
+                               std::span<const std::string> names);
 
-  /// Tensors of 16 KiB and more start on a page, smaller ones on 64 bytes.
   /// Fails: kUsage (a name not declared or added twice, a shape or size the dtype does not allow), kIo.
   Result<void> Add(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload);
 

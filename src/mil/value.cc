@@ -1,6 +1,8 @@
 // Making and reading compile-time values.
 #include "mil/value.h"
 
+#include <cmath>
+
 #include "base/half.h"
 #include "mil/packed_bits.h"
 
@@ -146,9 +148,33 @@ std::optional<std::vector<double>> FloatsOf(const Value& value) {
     case DataType::kFloat64:
       for (size_t at = 0; at + 8 <= bytes.size(); at += 8) out.push_back(LoadLe<double>(&bytes[at]));
       return out;
+    case DataType::kFloat8E4M3FN:
+    case DataType::kFloat8E5M2:
+      for (const std::byte b : bytes) {
+        out.push_back(Float8Number(value.type.tensor.dtype, std::to_integer<uint8_t>(b)));
+      }
+      return out;
     default:
       return std::nullopt;
   }
+}
+
+double Float8Number(DataType dtype, uint8_t code) {
+  if (dtype == DataType::kFloat8E5M2) return F16ToF32(static_cast<uint16_t>(code << 8));
+  // E4M3FN: bias 7, no infinities, all ones is NaN.
+  const int exponent = (code >> 3) & 15, mantissa = code & 7;
+  double magnitude = exponent ? std::ldexp(8 + mantissa, exponent - 10) : std::ldexp(mantissa, -9);
+  if ((code & 0x7F) == 0x7F) magnitude = std::nan("");
+  return code & 0x80 ? -magnitude : magnitude;
+}
+
+std::optional<uint8_t> Float8Code(DataType dtype, double number) {
+  for (int code = 0; code < 256; ++code) {
+    const double candidate = Float8Number(dtype, static_cast<uint8_t>(code));
+    const bool is_same = candidate == number && std::signbit(candidate) == std::signbit(number);
+    if (is_same || (std::isnan(candidate) && std::isnan(number))) return static_cast<uint8_t>(code);
+  }
+  return std::nullopt;
 }
 
 const std::string* StringOf(const Value& value) {

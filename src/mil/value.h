@@ -58,10 +58,14 @@ struct Value {
 
 /// Elements of an immediate integer or bool tensor; nothing for other kinds of values, and blobs.
 [[nodiscard]] std::optional<std::vector<int64_t>> IntegersOf(const Value& value);
-/// Elements of an immediate float tensor (fp16, bf16, fp32, fp64).
+/// Elements of an immediate float tensor.
 [[nodiscard]] std::optional<std::vector<double>> FloatsOf(const Value& value);
 /// The text of a scalar string.
 [[nodiscard]] const std::string* StringOf(const Value& value);
+
+/// 8-bit floats: the number of a code, and the code of a number that has one.
+[[nodiscard]] double Float8Number(DataType dtype, uint8_t code);
+[[nodiscard]] std::optional<uint8_t> Float8Code(DataType dtype, double number);
 
 /// An immediate tensor whose number of bytes or strings is that of its type; whole dimensions only.
 /// Fails: kCorrupt with both numbers.

@@ -60,6 +60,7 @@ Result<std::vector<float>> ColumnField(const FloatRows& source, ThreadPool& pool
   }
   BadValues all;
   for (const BadValues& one : bad) all.Merge(one);
+  CMF_CHECK(ReportBadValues(all, kInF16, cols));
   std::vector<float> field(width);
   for (size_t i = 0; i < width; ++i) {
     const auto rms = static_cast<float>(std::sqrt(total[i] / static_cast<double>(source.rows)));
