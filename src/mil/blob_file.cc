@@ -111,9 +111,9 @@ Result<Bytes> BlobFile::Tensor(uint64_t offset, const TensorType& type) const {
   const auto wanted = count ? StorageBytes(type.dtype, *count) : std::nullopt;
   if (entry.dtype == type.dtype && wanted == entry.data.size()) return entry.data;
   return Fail(ErrorKind::kCorrupt,
-              fmt::format("{}{}entry at {}: {} bytes of {} stored, {} of {} wanted", path(),
+              fmt::format("{}{}entry at {}: {} bytes of {} stored, {} bytes of {} wanted", path(),
                           path().empty() ? "" : ": ", offset, entry.data.size(), DataTypeName(entry.dtype),
-                          TypeText(type), wanted.value_or(0)));
+                          wanted.value_or(0), TypeText(type)));
 }
 
 Result<std::vector<BlobEntry>> BlobFile::Entries() const {

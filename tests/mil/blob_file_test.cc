@@ -80,7 +80,7 @@ TEST(BlobFile, OfTheCompilerIsReproducedByOurWriter) {
   const auto path = FreshFolder() / "weights.bin";
   auto writer = BlobWriter::Create(path);
   ASSERT_TRUE(writer);
-  EXPECT_EQ(*writer->Add(DataType::kInt8, 4, AsBytes("\x80\xff\x00\x7f")), 64u);
+  EXPECT_EQ(*writer->Add(DataType::kInt8, 4, AsBytes(std::string_view("\x80\xff\x00\x7f", 4))), 64u);
   ASSERT_TRUE(writer->Commit());
   EXPECT_EQ(ReadAll(path).substr(0, 132), expected.substr(0, 132));
 }

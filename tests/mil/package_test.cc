@@ -134,8 +134,9 @@ TEST(PackageWriter, RefusesAModelThatDoesNotFitItsWeights) {
   model.description = *DescribeProgram(model.program);
   const auto status = writer->Commit(model);
   ASSERT_FALSE(status);
-  EXPECT_NE(status.error().message.find("entry at 64: 6 bytes of fp16 stored, 8 of tensor<fp16, [4]> wanted"),
-            std::string::npos)
+  EXPECT_NE(
+      status.error().message.find("entry at 64: 6 bytes of fp16 stored, 8 bytes of tensor<fp16, [4]> wanted"),
+      std::string::npos)
       << status.error().message;
   *writer = PackageWriter();
   EXPECT_TRUE(fs::is_empty(folder));
