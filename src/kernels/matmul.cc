@@ -19,10 +19,13 @@ constexpr size_t kAlignment = 64;
 // that the last task of a region keeps nobody waiting.
 constexpr int64_t kTaskBytes = 64 << 10;
 
+constexpr int64_t kManyTokens = 8;
+
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
 struct Plan {
   const MatMulJob* job;
   ProductFn product;
+  bool is_integer;
   TokenRows tokens;
   RowRange rows;
   int64_t rows_per_task;
@@ -35,10 +38,10 @@ int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRa
   const int64_t count = rows.end - rows.begin;
   if (threads == 1) return count;
   const int64_t row_bytes = std::max<int64_t>(1, static_cast<int64_t>(w.end - w.codes) / w.rows);
-  // Many tokens: about eight tasks a thread. Few: as many rows as kTaskBytes, but at least four tasks a
-  // thread.
-  const int64_t by_count = count / (tokens >= kPhases ? int64_t{8} * threads : int64_t{4} * threads);
-  const int64_t wanted = tokens >= kPhases ? by_count : std::min(by_count, kTaskBytes / row_bytes);
+  // At least four tasks a thread, so that none waits long for the last one. With few tokens a task reads
+  // kTaskBytes; with many it is as large as that allows, since a task fetches the activations of all tokens.
+  const int64_t by_count = count / (int64_t{4} * threads);
+  const int64_t wanted = tokens >= kManyTokens ? by_count : std::min(by_count, kTaskBytes / row_bytes);
   return std::max<int64_t>(1, (wanted + grain - 1) / grain) * grain;
 }
 
@@ -74,7 +77,9 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     if (rows.begin == 0 && rows.end == 0) rows.end = w.rows;
     assert(0 <= rows.begin && rows.begin <= rows.end && rows.end <= w.rows);
     const bool is_exact = mode == ComputeMode::kExact || !w.is_integer;
-    Plan plan{&job, is_exact ? table.exact : table.integer[static_cast<size_t>(w.dtype)], {}, rows, 0, tasks};
+    Plan plan{
+        &job, is_exact ? table.exact : table.integer[static_cast<size_t>(w.dtype)], !is_exact, {}, rows, 0,
+        tasks};
     const int64_t count = job.tokens.empty() ? job.input->tokens() : static_cast<int64_t>(job.tokens.size());
     if (count == 0 || rows.begin == rows.end) continue;
     plan.tokens = is_exact ? FloatRowsOf(*job.input) : QuantizeFor(table, pool, *job.input, w);
@@ -95,7 +100,7 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     const int64_t end = std::min(plan.rows.end, begin + plan.rows_per_task);
     const WeightLayout& w = plan.job->weight->layout();
     plan.product(w, begin, end, plan.tokens, plan.job->out, plan.job->out_stride, context.Scratch(worker));
-    if (w.overlay != nullptr && plan.product != table.exact) {
+    if (w.overlay != nullptr && plan.is_integer) {
       AddOverlay(w, begin, end, plan.tokens, plan.job->out, plan.job->out_stride);
     }
   });

@@ -1,10 +1,20 @@
 // The tables that this build has.
+#include <cassert>
+
 #include "kernels/table.h"
 
 namespace cmforge {
 
 const KernelTable& TableOf(Isa isa) {
-  (void)isa;
+  switch (isa) {
+    case Isa::kReference: return kReferenceTable;
+#if defined(__x86_64__)
+    case Isa::kAvx512: return kAvx512Table;
+    case Isa::kAvx2: return kReferenceTable;
+#endif
+    default: break;
+  }
+  assert(false && "a table that does not run here");
   return kReferenceTable;
 }
 

@@ -1,0 +1,311 @@
+// Matrix products on encoded weights against the machine's limits, measured side by side in one run:
+//   decode   one token, weights from memory: GB/s, and the share of what the best plain read loop gets from the same
+//            pages with the same threads (a neighbour may share the memory, so only the ratio means much);
+//   prefill  many tokens, one matrix: GOP/s, and the share of the int8 dot (or f32 FMA) peak;
+//   cached   one token, weights in L2: what the kernel could do if memory were no limit.
+// Names: decode/encoding/rows/cols/isa/threads, prefill/encoding/rows/cols/tokens/isa/threads. The pages are those of
+// a mapped file (4 KiB, in the page cache), as a model's are.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+#include "quant/encoding.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cmforge {
+namespace {
+
+/// Time as the process's threads spent it on a CPU, divided by their number: what the wall clock would show if nobody
+/// else ran here. It cannot see imbalance between threads; the benchmark's own wall time does.
+class BusyClock {
+ public:
+  explicit BusyClock(int threads) : threads_(threads) {}
+  [[nodiscard]] double Now() const {
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec)) / threads_;
+  }
+
+ private:
+  int threads_;
+};
+
+/// Pages of a file in memory, mapped read-only like a model's.
+class FilePages {
+ public:
+  explicit FilePages(size_t size) : size_(size) {
+    const int fd = memfd_create("weights", 0);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0) std::abort();
+    void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) std::abort();
+    close(fd);
+    data_ = static_cast<std::byte*>(p);
+    std::memset(data_, 0x2B, size);  // f16 0.056, and codes of all kinds
+  }
+  ~FilePages() { munmap(data_, size_); }
+  FilePages(const FilePages&) = delete;
+  FilePages& operator=(const FilePages&) = delete;
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+  size_t size_;
+};
+
+uint64_t PayloadSize(DType dtype, int64_t rows, int64_t cols) {
+  const auto r = static_cast<uint64_t>(rows), c = static_cast<uint64_t>(cols);
+  switch (dtype) {
+    case DType::kVbitRo: return r + 2 * r * c / 32 + 4 * (r + 1) + r * c / 2;
+    case DType::kQ1s: return r * c / 32 * 6 + 4;
+    case DType::kQ1t: return r * c / 32 * 9 + 4 * (r + 1);
+    default: return *FindEncoding(dtype)->payload_size(std::vector<int64_t>{rows, cols});
+  }
+}
+
+/// Makes the pattern of the pages a valid payload (four bits a weight for vbit_ro, no overlay).
+LinearWeight WeightAt(std::byte* at, DType dtype, int64_t rows, int64_t cols) {
+  const auto r = static_cast<size_t>(rows), c = static_cast<size_t>(cols);
+  if (dtype == DType::kVbitRo) {
+    std::memset(at, 4, r);
+    for (size_t i = 0; i <= r; ++i) StoreLe(at + r + 2 * r * c / 32 + 4 * i, static_cast<uint32_t>(i * c / 2));
+  }
+  if (dtype == DType::kQ1s) std::memset(at + r * c / 32 * 6, 0, 4);
+  if (dtype == DType::kQ1t) std::memset(at + r * c / 32 * 9, 0, 4 * (r + 1));
+  auto weight = LinearWeight::Make({dtype, {rows, cols}, Bytes(at, PayloadSize(dtype, rows, cols)), nullptr}, "w");
+  if (!weight) {
+    fmt::print(stderr, "{}\n", weight.error().message);
+    std::abort();
+  }
+  return *std::move(weight);
+}
+
+// The best plain read loop that roofline measurements found: one range a thread, prefetched some lines ahead.
+uint64_t ReadAll(const std::byte* p, size_t size) {
+#if defined(__AVX2__)
+#error "this file is built for the baseline; the loop below asks for its own instructions"
+#endif
+  uint64_t sum = 0;
+#if defined(__x86_64__)
+  const auto loop = [](const std::byte* q, size_t n) __attribute__((target("avx2"))) {
+    __m256i a[8];
+    for (auto& x : a) x = _mm256_setzero_si256();
+    for (size_t i = 0; i + 256 <= n; i += 256) {
+      for (size_t k = 0; k < 4; ++k) _mm_prefetch(reinterpret_cast<const char*>(q + i + 64 * k + 2048), _MM_HINT_T0);
+      for (size_t k = 0; k < 8; ++k) {
+        a[k] = _mm256_add_epi32(a[k], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i + 32 * k)));
+      }
+    }
+    for (size_t k = 1; k < 8; ++k) a[0] = _mm256_add_epi32(a[0], a[k]);
+    return static_cast<uint64_t>(static_cast<uint32_t>(_mm256_extract_epi32(a[0], 0)));
+  };
+  sum += loop(p, size);
+#else
+  for (size_t i = 0; i + 8 <= size; i += 8) sum += LoadLe<uint64_t>(p + i);
+#endif
+  return sum;
+}
+
+void ReadWithAllThreads(ThreadPool& pool, const std::byte* p, size_t size) {
+  const auto part = size / static_cast<size_t>(pool.threads());
+  pool.Run(pool.threads(), [&](int64_t i, int) { benchmark::DoNotOptimize(ReadAll(p + part * static_cast<size_t>(i), part)); });
+}
+
+std::vector<float> Inputs(int64_t count) {
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(count));
+  for (float& v : x) v = normal(rng);
+  return x;
+}
+
+constexpr size_t kFileBytes = size_t{640} << 20;
+
+FilePages& Pages() {
+  static FilePages pages(kFileBytes);
+  return pages;
+}
+
+void Decode(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, Isa isa, int threads) {
+  ThreadPool pool(threads);
+  KernelContext context(pool, isa);
+  const BusyClock clock(pool.threads());
+  const size_t size = PayloadSize(dtype, rows, cols), stride = AlignUp(size, 4096);
+  std::vector<LinearWeight> weights;
+  std::memset(Pages().data(), 0x2B, kFileBytes);
+  for (size_t at = 0; at + stride <= kFileBytes; at += stride) {
+    weights.push_back(WeightAt(Pages().data() + at, dtype, rows, cols));
+  }
+  const std::vector<float> x = Inputs(cols);
+  std::vector<float> y(static_cast<size_t>(rows));
+  Activations input;
+  // Reads and products take turns on slices that lie far apart, so both see the same minutes of a shared machine.
+  const size_t slice = std::max<size_t>(1, (size_t{16} << 20) / stride);
+  double read_seconds = 0, product_seconds = 0, bytes = 0, best_read = 1e9, best_product = 1e9;
+  for (auto _ : state) {
+    for (size_t begin = 0; begin + slice <= weights.size(); begin += slice) {
+      const size_t other = (begin + weights.size() / 2) % (weights.size() - slice + 1);
+      const double t0 = clock.Now();
+      ReadWithAllThreads(pool, Pages().data() + other * stride, slice * stride);
+      const double t1 = clock.Now();
+      for (size_t i = begin; i < begin + slice; ++i) {
+        input.Set(x.data(), 1, cols);
+        const MatMulJob job{&weights[i], &input, y.data(), rows, {}, {}};
+        MatMul(context, std::span(&job, 1), ComputeMode::kFast);
+      }
+      const double t2 = clock.Now();
+      const double read = (t1 - t0) * static_cast<double>(size) / static_cast<double>(stride), product = t2 - t1;
+      read_seconds += read;
+      product_seconds += product;
+      best_read = std::min(best_read, read);
+      best_product = std::min(best_product, product);
+      bytes += static_cast<double>(slice * size);
+    }
+  }
+  state.counters["GB/s"] = bytes / product_seconds / 1e9;
+  state.counters["read_GB/s"] = bytes / read_seconds / 1e9;
+  state.counters["of_read"] = read_seconds / product_seconds;
+  state.counters["best_GB/s"] = static_cast<double>(slice * size) / best_product / 1e9;
+  state.counters["best_of_read"] = best_read / best_product;
+}
+
+void Cached(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, Isa isa) {
+  ThreadPool pool(1);
+  KernelContext context(pool, isa);
+  const BusyClock clock(pool.threads());
+  std::memset(Pages().data(), 0x2B, size_t{16} << 20);
+  const LinearWeight weight = WeightAt(Pages().data(), dtype, rows, cols);
+  const std::vector<float> x = Inputs(cols);
+  std::vector<float> y(static_cast<size_t>(rows));
+  Activations input;
+  double seconds = 1e9;
+  for (auto _ : state) {
+    const double t0 = clock.Now();
+    for (int i = 0; i < 20; ++i) {
+      input.Set(x.data(), 1, cols);
+      const MatMulJob job{&weight, &input, y.data(), rows, {}, {}};
+      MatMul(context, std::span(&job, 1), ComputeMode::kFast);
+    }
+    seconds = std::min(seconds, (clock.Now() - t0) / 20);
+  }
+  state.counters["best_GB/s"] = static_cast<double>(weight.bytes()) / seconds / 1e9;
+  state.counters["best_Gweights/s"] = static_cast<double>(rows * cols) / seconds / 1e9;
+}
+
+#if defined(__x86_64__)
+// Sixteen independent chains of the instruction, operands in registers: named ones, so that none goes to memory.
+#define CMFORGE_SIXTEEN(op) op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11) op(12) op(13) op(14) op(15)
+__attribute__((target("avx512f,avx512vnni"))) void DotLoop(int64_t count) {
+#define CMFORGE_DECLARE(k) __m512i c##k = _mm512_setzero_si512();
+#define CMFORGE_DOT(k) __asm__ volatile("vpdpbusd %1, %1, %0" : "+v"(c##k) : "v"(a));
+  CMFORGE_SIXTEEN(CMFORGE_DECLARE)
+  const __m512i a = _mm512_set1_epi8(3);
+  for (int64_t i = 0; i < count; ++i) { CMFORGE_SIXTEEN(CMFORGE_DOT) }
+}
+__attribute__((target("avx512f"))) void FmaLoop(int64_t count) {
+#define CMFORGE_FMA(k) __asm__ volatile("vfmadd231ps %1, %1, %0" : "+v"(c##k) : "v"(a));
+  CMFORGE_SIXTEEN(CMFORGE_DECLARE)
+  const __m512i a = _mm512_setzero_si512();
+  for (int64_t i = 0; i < count; ++i) { CMFORGE_SIXTEEN(CMFORGE_FMA) }
+}
+#endif
+
+/// Billions of operations a second of the bare instruction on all threads, over about a millisecond.
+double PeakGops(ThreadPool& pool, bool is_integer) {
+#if defined(__x86_64__)
+  if (RunsHere(Isa::kAvx512)) {
+    constexpr int64_t kCount = 200000;
+    const BusyClock clock(pool.threads());
+    const double t0 = clock.Now();
+    pool.Run(pool.threads(), [&](int64_t, int) { is_integer ? DotLoop(kCount) : FmaLoop(kCount); });
+    const double operations = static_cast<double>(kCount) * 16 * (is_integer ? 128 : 32) * pool.threads();
+    return operations / (clock.Now() - t0) / 1e9;
+  }
+#endif
+  (void)pool, (void)is_integer;
+  return NAN;
+}
+
+void Prefill(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, int64_t tokens, Isa isa, int threads,
+             ComputeMode mode) {
+  ThreadPool pool(threads);
+  KernelContext context(pool, isa);
+  const BusyClock clock(pool.threads());
+  std::memset(Pages().data(), 0x2B, size_t{64} << 20);
+  const LinearWeight weight = WeightAt(Pages().data(), dtype, rows, cols);
+  const std::vector<float> x = Inputs(tokens * cols);
+  std::vector<float> y(static_cast<size_t>(tokens * rows));
+  Activations input;
+  const bool is_integer = mode == ComputeMode::kFast && dtype != DType::kF16 && dtype != DType::kBF16 && dtype != DType::kF32;
+  std::vector<double> shares, rates;
+  for (auto _ : state) {
+    const double peak = PeakGops(pool, is_integer);
+    const double t0 = clock.Now();
+    input.Set(x.data(), tokens, cols);
+    const MatMulJob job{&weight, &input, y.data(), rows, {}, {}};
+    MatMul(context, std::span(&job, 1), mode);
+    const double rate = 2.0 * static_cast<double>(rows * cols * tokens) / (clock.Now() - t0) / 1e9;
+    rates.push_back(rate);
+    shares.push_back(rate / peak);
+  }
+  std::sort(shares.begin(), shares.end());
+  std::sort(rates.begin(), rates.end());
+  state.counters["GOP/s"] = rates[rates.size() / 2];
+  state.counters["best_GOP/s"] = rates.back();
+  state.counters["of_peak"] = shares[shares.size() / 2];
+  state.counters["best_of_peak"] = shares.back();
+}
+
+int RegisterAll() {
+  const DType dtypes[] = {DType::kQ8Row, DType::kQ8TwoField, DType::kQ4Block, DType::kQ4Tiled, DType::kQ4tp,
+                          DType::kQ2tp,  DType::kVbitRo,     DType::kQ1,      DType::kQ1s,     DType::kQ1t,
+                          DType::kF16,   DType::kBF16,       DType::kF32};
+  const int cpus = static_cast<int>(std::thread::hardware_concurrency());
+  for (const Isa isa : IsasThatRun()) {
+    if (isa == Isa::kReference) continue;
+    const std::string_view name = IsaName(isa);
+    for (const DType dtype : dtypes) {
+      if (FindEncoding(dtype) == nullptr) continue;
+      const std::string_view encoding = DTypeName(dtype);
+      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{3072, 1024}, {2048, 6144}}) {
+        for (int threads = 1; threads <= cpus; threads *= 2) {
+          benchmark::RegisterBenchmark(fmt::format("decode/{}/{}/{}/{}/{}", encoding, rows, cols, name, threads).c_str(),
+                                       Decode, dtype, rows, cols, isa, threads)
+              ->Unit(benchmark::kMillisecond)
+              ->Iterations(3);
+          for (const int64_t tokens : {32, 128, 512}) {
+            benchmark::RegisterBenchmark(
+                fmt::format("prefill/{}/{}/{}/{}/{}/{}", encoding, rows, cols, tokens, name, threads).c_str(), Prefill,
+                dtype, rows, cols, tokens, isa, threads, ComputeMode::kFast)
+                ->Unit(benchmark::kMillisecond)
+                ->Iterations(15);
+          }
+        }
+      }
+      benchmark::RegisterBenchmark(fmt::format("cached/{}/256/1024/{}", encoding, name).c_str(), Cached, dtype, 256, 1024,
+                                   isa)
+          ->Iterations(200);
+      benchmark::RegisterBenchmark(fmt::format("exact/{}/3072/1024/512/{}/{}", encoding, name, cpus).c_str(), Prefill,
+                                   dtype, 3072, 1024, 512, isa, cpus, ComputeMode::kExact)
+          ->Iterations(5);
+    }
+  }
+  return 0;
+}
+
+const int kRegistered = RegisterAll();
+
+}  // namespace
+}  // namespace cmforge

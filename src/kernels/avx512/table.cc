@@ -1,0 +1,29 @@
+// The AVX-512 table: VNNI integer products and 512-bit float products.
+#include "kernels/avx512/integer.h"
+
+namespace cmforge {
+namespace {
+
+int64_t ScratchBytes(const WeightLayout& w, int64_t tokens, bool is_exact) {
+  return is_exact ? avx512::FloatScratchBytes(w) : IntegerScratchBytes(w.groups, tokens);
+}
+
+int64_t RowGrain(const WeightLayout&, int64_t tokens, bool is_exact) {
+  return is_exact || tokens < kPanelTokens ? 4 : kPanelRows;
+}
+
+}  // namespace
+
+const KernelTable kAvx512Table = {
+    .isa = Isa::kAvx512,
+    .quantize = avx512::QuantizeRow,
+    .integer = {nullptr, nullptr, nullptr, avx512::Q8Product, avx512::Q4BlockProduct, nullptr, nullptr,
+                nullptr, avx512::VbitProduct, avx512::Q8Product, avx512::VbitProduct, avx512::Q4TiledProduct,
+                avx512::Q1Product, avx512::Q1Product, avx512::Q1tProduct, avx512::Q4tpProduct,
+                avx512::Q2tpProduct},
+    .exact = avx512::FloatProduct,
+    .scratch_bytes = ScratchBytes,
+    .row_grain = RowGrain,
+};
+
+}  // namespace cmforge
