@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "checkpoint/messages.h"
-#include "checkpoint/name_map.h"
+#include "checkpoint/name_table.h"
 #include "checkpoint/plain_names.h"
 
 namespace cmforge {
@@ -66,7 +66,7 @@ class CanonicalSource : public TensorSource {
   const ModelConfig config_;
   std::vector<TensorInfo> tensors_;
   std::vector<Piece> pieces_;  // parallel to tensors_
-  NameMap<uint32_t> by_name_;
+  NameTable<uint32_t> by_name_;
   std::vector<std::string> skipped_;
 };
 

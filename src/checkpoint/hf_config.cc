@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/config_fields.h"
 #include "checkpoint/hf_chat.h"
 #include "checkpoint/hf_families.h"
 #include "checkpoint/hf_rope.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/messages.h"
 
 namespace cmforge {
@@ -17,8 +17,8 @@ constexpr int64_t kMaxLayers = 65536;
 
 /// The pieces that the readers below share.
 struct Reading {
-  const Json& outer;         // the whole file
-  const JsonFields& fields;  // the text model's part
+  const Json& outer;           // the whole file
+  const ConfigFields& fields;  // the text model's part
   const HfFamily& family;
   HfConfig& result;
 
@@ -50,7 +50,7 @@ Result<void> RefuseQuantizedWeights(std::string_view what, const Json& config) {
   return {};
 }
 
-Result<LayerKind> LayerKindOf(const JsonFields& fields, const Json& word) {
+Result<LayerKind> LayerKindOf(const ConfigFields& fields, const Json& word) {
   const std::string kind = word.is_string() ? word.get<std::string>() : "";
   if (kind == "full_attention" || kind == "attention") return LayerKind::kFullAttention;
   if (kind == "sliding_attention") return LayerKind::kSlidingAttention;
@@ -62,7 +62,7 @@ Result<LayerKind> LayerKindOf(const JsonFields& fields, const Json& word) {
 
 /// The layers' kinds by the family's rule, for files without a list.
 Result<std::vector<LayerKind>> LayersByRule(const Reading& in, bool has_window) {
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   const int64_t count = in.model().num_layers;
   std::vector<LayerKind> kinds(static_cast<size_t>(count), LayerKind::kFullAttention);
   const auto set = [&](LayerKind kind, auto&& applies) {
@@ -119,7 +119,7 @@ Result<std::vector<LayerKind>> LayersByRule(const Reading& in, bool has_window) 
 
 Result<void> ReadLayers(const Reading& in) {
   ModelConfig& model = in.model();
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   const Json* window_value = fields.FindUnlessNull("sliding_window");
   std::optional<int64_t> window;
   if (window_value != nullptr) {
@@ -184,7 +184,7 @@ void NotePattern(ModelConfig& model) {
 
 Result<void> ReadHeads(const Reading& in) {
   ModelConfig& model = in.model();
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   CMF_TRY(model.num_attention_heads, fields.NeededInt("num_attention_heads"));
   CMF_TRY(model.num_kv_heads, fields.IntOr("num_key_value_heads", model.num_attention_heads, 1));
   CMF_TRY(model.head_dim, fields.IntOr("head_dim", 0, 1));
@@ -237,7 +237,7 @@ Result<void> ReadActivation(const Reading& in) {
 }
 
 Result<void> ReadMoe(const Reading& in) {
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   MoeConfig moe;
   for (const char* key : {"num_experts", "n_routed_experts"}) {
     CMF_TRY(moe.num_experts, fields.IntOr(key, 0));
@@ -279,7 +279,7 @@ Result<void> ReadMoe(const Reading& in) {
 /// intermediate_size: a number, or a list of one number repeated; MoE files may have none.
 Result<void> ReadIntermediateSize(const Reading& in) {
   ModelConfig& model = in.model();
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   constexpr std::string_view kKey = "intermediate_size";
   const bool is_lfm2 = in.family.layers == LayerRule::kConvolutions;
   const Json* value = is_lfm2 ? fields.Find("block_ff_dim") : nullptr;
@@ -345,7 +345,7 @@ Result<void> ReadScales(const Reading& in) {
 
 Result<void> ReadGemma4(const Reading& in) {
   ModelConfig& model = in.model();
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   model.query_pre_attn_scalar = 1.0;
   model.attn_v_norm = true;
   CMF_TRY(model.global_head_dim, fields.IntOr("global_head_dim", model.head_dim, 1));
@@ -377,8 +377,8 @@ Result<void> ReadGemma4(const Reading& in) {
 
 /// The whole file's flag first, then the text model's, then the family's habit.
 Result<void> ReadTie(const Reading& in) {
-  const JsonFields outer(in.fields.what(), in.outer);
-  for (const JsonFields* fields : {&outer, &in.fields}) {
+  const ConfigFields outer(in.fields.what(), in.outer);
+  for (const ConfigFields* fields : {&outer, &in.fields}) {
     for (const char* key : {"tie_word_embeddings", "tie_embedding"}) {
       const Json* written = fields->Raw(key);
       if (written == nullptr || written->is_null()) continue;
@@ -405,7 +405,7 @@ Result<void> ReadWants(const Reading& in) {
 
 Result<void> ReadModel(const Reading& in) {
   ModelConfig& model = in.model();
-  const JsonFields& fields = in.fields;
+  const ConfigFields& fields = in.fields;
   model.norm_style = in.family.norm_style;
   CMF_TRY(model.hidden_size, fields.NeededInt("hidden_size"));
   CMF_TRY(model.num_layers, fields.NeededInt("num_hidden_layers", 1, kMaxLayers));
@@ -458,9 +458,9 @@ Result<HfConfig> ParseHfConfig(const HfConfigFiles& files) {
   const std::string text_what = is_nested ? what + ": text_config" : what;
   result.is_multimodal = is_nested || outer.contains("vision_config") || outer.contains("audio_config");
 
-  const JsonFields outer_fields(what, outer);
+  const ConfigFields outer_fields(what, outer);
   CMF_TRY(const auto outer_type, outer_fields.Text("model_type"));
-  CMF_TRY(const auto text_type, JsonFields(text_what, text).Text("model_type"));
+  CMF_TRY(const auto text_type, ConfigFields(text_what, text).Text("model_type"));
   if (!outer_type && !text_type) return outer_fields.Missing("model_type");
   result.model_type = text_type ? *text_type : *outer_type;
   result.model.arch_name = outer_type ? *outer_type : *text_type;
@@ -474,7 +474,7 @@ Result<HfConfig> ParseHfConfig(const HfConfigFiles& files) {
   CMF_CHECK(CheckNeutralKeys(text_what, text));
 
   const Json defaults = Json::parse(family.defaults);
-  const JsonFields fields(text_what, text, &defaults);
+  const ConfigFields fields(text_what, text, &defaults);
   const Reading in{outer, fields, family, result};
   if (!result.known_family) {
     in.Warn(fmt::format("model_type '{}' is not a family we know: read as a plain decoder",

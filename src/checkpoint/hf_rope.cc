@@ -14,7 +14,7 @@ const Json* Member(const Json* object, std::string_view key) {
   return found == object->end() || found->is_null() ? nullptr : &*found;
 }
 
-Result<RopeKind> KindOf(std::string_view word, const JsonFields& set) {
+Result<RopeKind> KindOf(std::string_view word, const ConfigFields& set) {
   // "mrope": three position axes, which are one and the same for text.
   if (word == "default" || word == "mrope") return RopeKind::kDefault;
   if (word == "linear") return RopeKind::kLinear;
@@ -26,7 +26,7 @@ Result<RopeKind> KindOf(std::string_view word, const JsonFields& set) {
   return set.Unsupported("rope_type", fmt::format("'{}' is not a kind of rope this build runs", Shown(word)));
 }
 
-Result<std::vector<double>> Factors(const JsonFields& set, std::string_view key, int64_t pairs) {
+Result<std::vector<double>> Factors(const ConfigFields& set, std::string_view key, int64_t pairs) {
   const Json* list = set.Find(key);
   if (list == nullptr) return set.Missing(key);
   if (!list->is_array() || static_cast<int64_t>(list->size()) != pairs) {
@@ -41,14 +41,14 @@ Result<std::vector<double>> Factors(const JsonFields& set, std::string_view key,
   return factors;
 }
 
-Result<int64_t> RotatedDims(const JsonFields& set, double partial, int64_t head_dim) {
+Result<int64_t> RotatedDims(const ConfigFields& set, double partial, int64_t head_dim) {
   if (!(partial > 0 && partial <= 1)) {
     return set.Bad("partial_rotary_factor", fmt::format("{} is not in (0, 1]", partial));
   }
   return static_cast<int64_t>(static_cast<double>(head_dim) * partial);
 }
 
-Result<void> ReadLlama3(const JsonFields& set, RopeConfig& rope) {
+Result<void> ReadLlama3(const ConfigFields& set, RopeConfig& rope) {
   if (rope.original_max_position_embeddings <= 0) return set.Missing("original_max_position_embeddings");
   CMF_TRY(rope.low_freq_factor, set.PositiveOr("low_freq_factor", rope.low_freq_factor));
   CMF_TRY(rope.high_freq_factor, set.PositiveOr("high_freq_factor", rope.high_freq_factor));
@@ -59,7 +59,7 @@ Result<void> ReadLlama3(const JsonFields& set, RopeConfig& rope) {
   return {};
 }
 
-Result<void> ReadYarn(const JsonFields& set, RopeConfig& rope) {
+Result<void> ReadYarn(const ConfigFields& set, RopeConfig& rope) {
   CMF_TRY(rope.beta_fast, set.PositiveOr("beta_fast", rope.beta_fast));
   CMF_TRY(rope.beta_slow, set.PositiveOr("beta_slow", rope.beta_slow));
   CMF_TRY(rope.mscale, set.Number("mscale"));
@@ -68,7 +68,7 @@ Result<void> ReadYarn(const JsonFields& set, RopeConfig& rope) {
   return {};
 }
 
-Result<void> ReadLongRope(const JsonFields& set, int64_t pairs, int64_t max_positions, RopeConfig& rope) {
+Result<void> ReadLongRope(const ConfigFields& set, int64_t pairs, int64_t max_positions, RopeConfig& rope) {
   CMF_TRY(rope.long_factor, Factors(set, "long_factor", pairs));
   CMF_TRY(rope.short_factor, Factors(set, "short_factor", pairs));
   if (rope.attention_factor) return {};
@@ -80,7 +80,7 @@ Result<void> ReadLongRope(const JsonFields& set, int64_t pairs, int64_t max_posi
 }
 
 /// One set of keys. `outer` is the config around it, for what older files keep there.
-Result<RopeConfig> ReadSet(const JsonFields& set, const JsonFields& outer, double theta, int64_t head_dim,
+Result<RopeConfig> ReadSet(const ConfigFields& set, const ConfigFields& outer, double theta, int64_t head_dim,
                            int64_t max_positions) {
   RopeConfig rope;
   CMF_TRY(rope.theta, set.PositiveOr("rope_theta", theta));
@@ -118,7 +118,7 @@ Result<RopeConfig> ReadSet(const JsonFields& set, const JsonFields& outer, doubl
 
 }  // namespace
 
-Result<RopePair> ReadRope(const JsonFields& config, int64_t head_dim, int64_t max_position_embeddings) {
+Result<RopePair> ReadRope(const ConfigFields& config, int64_t head_dim, int64_t max_position_embeddings) {
   RopePair pair;
   const Json* parameters = config.Find("rope_parameters");
   const Json* scaling = config.Find("rope_scaling");
@@ -138,7 +138,8 @@ Result<RopePair> ReadRope(const JsonFields& config, int64_t head_dim, int64_t ma
   const std::string where = is_nested    ? "rope_parameters: full_attention"
                             : parameters ? "rope_parameters"
                                          : "rope_scaling";
-  const JsonFields fields(fmt::format("{}: {}", config.what(), where), chosen, is_nested ? nullptr : scaling);
+  const ConfigFields fields(fmt::format("{}: {}", config.what(), where), chosen,
+                            is_nested ? nullptr : scaling);
 
   pair.has_theta = Member(&chosen, "rope_theta") != nullptr || config.Find("rope_theta") != nullptr;
   CMF_TRY(const double theta, config.PositiveOr("rope_theta", 10000.0));
@@ -146,7 +147,7 @@ Result<RopePair> ReadRope(const JsonFields& config, int64_t head_dim, int64_t ma
 
   CMF_TRY(const double local_theta, config.PositiveOr("rope_local_base_freq", theta));
   if (sliding != nullptr) {
-    const JsonFields local(config.what() + ": rope_parameters: sliding_attention", *sliding);
+    const ConfigFields local(config.what() + ": rope_parameters: sliding_attention", *sliding);
     CMF_TRY(pair.local, ReadSet(local, config, local_theta, head_dim, max_position_embeddings));
   } else if (is_nested || config.Find("rope_local_base_freq") != nullptr) {
     // Older files: the local rope knows its base alone, no scaling.

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "checkpoint/json_fields.h"
+#include "checkpoint/config_fields.h"
 #include "model/model_config.h"
 
 namespace cmforge {
@@ -20,6 +20,6 @@ struct RopePair {
 ///   rope_theta, rope_scaling: null or {rope_type or type, ...}, rope_local_base_freq
 /// `head_dim` is that of the full-attention layers.
 /// Fails: kCorrupt (missing or impossible numbers), kUnsupported (a rope kind we do not know, by name).
-Result<RopePair> ReadRope(const JsonFields& config, int64_t head_dim, int64_t max_position_embeddings);
+Result<RopePair> ReadRope(const ConfigFields& config, int64_t head_dim, int64_t max_position_embeddings);
 
 }  // namespace cmforge

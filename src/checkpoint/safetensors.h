@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "checkpoint/name_map.h"
+#include "checkpoint/name_table.h"
 #include "model/tensor_source.h"
 
 namespace cmforge {
@@ -64,13 +64,13 @@ class SafetensorsSource : public TensorSource {
   };
 
   /// `file_of`: the index of the folder, tensor -> file; empty for a single file.
-  Result<void> Add(MappedFile file, const std::string& shard, const NameMap<std::string>& file_of);
+  Result<void> Add(MappedFile file, const std::string& shard, const NameTable<std::string>& file_of);
 
   std::string path_;
   std::vector<MappedFile> files_;
   std::vector<TensorInfo> tensors_;
   std::vector<Place> places_;  // parallel to tensors_
-  NameMap<uint32_t> by_name_;
+  NameTable<uint32_t> by_name_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 

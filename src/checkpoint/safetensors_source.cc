@@ -25,7 +25,7 @@ bool IsThere(const fs::path& path) {
 
 /// "weight_map" of an index: tensor -> file, and how many tensors each file should hold.
 struct ShardIndex {
-  NameMap<std::string> file_of;
+  NameTable<std::string> file_of;
   std::map<std::string, int64_t> tensors_in;
 };
 
@@ -125,7 +125,7 @@ Result<std::shared_ptr<const SafetensorsSource>> SafetensorsSource::Open(const f
 }
 
 Result<void> SafetensorsSource::Add(MappedFile file, const std::string& shard,
-                                    const NameMap<std::string>& file_of) {
+                                    const NameTable<std::string>& file_of) {
   CMF_TRY(SafetensorsHeader header, ParseSafetensors(file.bytes(), file.path()));
   if (files_.empty()) metadata_ = std::move(header.metadata);
   for (size_t i = 0; i < header.tensors.size(); ++i) {

@@ -14,6 +14,6 @@ struct NameHash {
 };
 
 template <class T>
-using NameMap = std::unordered_map<std::string, T, NameHash, std::equal_to<>>;
+using NameTable = std::unordered_map<std::string, T, NameHash, std::equal_to<>>;
 
 }  // namespace cmforge

@@ -1,5 +1,5 @@
-// Typed reads of JSON keys.
-#include "checkpoint/json_fields.h"
+// Typed reads of config keys.
+#include "checkpoint/config_fields.h"
 
 #include <cmath>
 
@@ -19,30 +19,31 @@ const Json* Lookup(const Json* object, std::string_view key) {
 
 }  // namespace
 
-const Json* JsonFields::Raw(std::string_view key) const { return Lookup(object_, key); }
+const Json* ConfigFields::Raw(std::string_view key) const { return Lookup(object_, key); }
 
-const Json* JsonFields::Find(std::string_view key) const {
+const Json* ConfigFields::Find(std::string_view key) const {
   const Json* value = Raw(key);
   return value != nullptr && !value->is_null() ? value : Lookup(defaults_, key);
 }
 
-const Json* JsonFields::FindUnlessNull(std::string_view key) const {
+const Json* ConfigFields::FindUnlessNull(std::string_view key) const {
   const Json* value = Raw(key);
   if (value == nullptr) return Lookup(defaults_, key);
   return value->is_null() ? nullptr : value;
 }
 
-tl::unexpected<Error> JsonFields::Bad(std::string_view key, std::string_view message) const {
+tl::unexpected<Error> ConfigFields::Bad(std::string_view key, std::string_view message) const {
   return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}: {}", what_, Shown(key), message));
 }
-tl::unexpected<Error> JsonFields::Missing(std::string_view key) const {
+tl::unexpected<Error> ConfigFields::Missing(std::string_view key) const {
   return Fail(ErrorKind::kCorrupt, fmt::format("{}: key '{}' is missing", what_, key));
 }
-tl::unexpected<Error> JsonFields::Unsupported(std::string_view key, std::string_view message) const {
+tl::unexpected<Error> ConfigFields::Unsupported(std::string_view key, std::string_view message) const {
   return Fail(ErrorKind::kUnsupported, fmt::format("{}: {}: {}", what_, Shown(key), message));
 }
 
-Result<int64_t> JsonFields::AsInt(std::string_view key, const Json& value, int64_t low, int64_t high) const {
+Result<int64_t> ConfigFields::AsInt(std::string_view key, const Json& value, int64_t low,
+                                    int64_t high) const {
   // 4096.0 is a whole number too: some writers make every number a float.
   double number = 0;
   if (value.is_number()) number = value.get<double>();
@@ -55,64 +56,64 @@ Result<int64_t> JsonFields::AsInt(std::string_view key, const Json& value, int64
   return static_cast<int64_t>(number);
 }
 
-Result<double> JsonFields::AsNumber(std::string_view key, const Json& value) const {
+Result<double> ConfigFields::AsNumber(std::string_view key, const Json& value) const {
   if (!value.is_number() || !std::isfinite(value.get<double>())) {
     return Bad(key, fmt::format("{} is not a number", ShortValue(value)));
   }
   return value.get<double>();
 }
 
-Result<std::optional<int64_t>> JsonFields::Int(std::string_view key, int64_t low, int64_t high) const {
+Result<std::optional<int64_t>> ConfigFields::Int(std::string_view key, int64_t low, int64_t high) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   CMF_TRY(const int64_t number, AsInt(key, *value, low, high));
   return number;
 }
 
-Result<std::optional<double>> JsonFields::Number(std::string_view key) const {
+Result<std::optional<double>> ConfigFields::Number(std::string_view key) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   CMF_TRY(const double number, AsNumber(key, *value));
   return number;
 }
 
-Result<std::optional<bool>> JsonFields::Bool(std::string_view key) const {
+Result<std::optional<bool>> ConfigFields::Bool(std::string_view key) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) return Bad(key, fmt::format("{} is not true or false", ShortValue(*value)));
   return value->get<bool>();
 }
 
-Result<std::optional<std::string>> JsonFields::Text(std::string_view key) const {
+Result<std::optional<std::string>> ConfigFields::Text(std::string_view key) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) return Bad(key, fmt::format("{} is not a string", ShortValue(*value)));
   return value->get<std::string>();
 }
 
-Result<int64_t> JsonFields::NeededInt(std::string_view key, int64_t low, int64_t high) const {
+Result<int64_t> ConfigFields::NeededInt(std::string_view key, int64_t low, int64_t high) const {
   CMF_TRY(const auto value, Int(key, low, high));
   if (!value) return Missing(key);
   return *value;
 }
 
-Result<int64_t> JsonFields::IntOr(std::string_view key, int64_t fallback, int64_t low) const {
+Result<int64_t> ConfigFields::IntOr(std::string_view key, int64_t fallback, int64_t low) const {
   CMF_TRY(const auto value, Int(key, low));
   return value.value_or(fallback);
 }
 
-Result<double> JsonFields::NumberOr(std::string_view key, double fallback) const {
+Result<double> ConfigFields::NumberOr(std::string_view key, double fallback) const {
   CMF_TRY(const auto value, Number(key));
   return value.value_or(fallback);
 }
 
-Result<double> JsonFields::PositiveOr(std::string_view key, double fallback) const {
+Result<double> ConfigFields::PositiveOr(std::string_view key, double fallback) const {
   CMF_TRY(const double value, NumberOr(key, fallback));
   if (!(value > 0)) return Bad(key, fmt::format("{} is not above 0", value));
   return value;
 }
 
-Result<bool> JsonFields::BoolOr(std::string_view key, bool fallback) const {
+Result<bool> ConfigFields::BoolOr(std::string_view key, bool fallback) const {
   CMF_TRY(const auto value, Bool(key));
   return value.value_or(fallback);
 }

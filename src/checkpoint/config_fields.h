@@ -17,10 +17,10 @@ namespace cmforge {
 /// No count in a real config comes near this; products of two of them still fit 64 bits.
 inline constexpr int64_t kMaxConfigCount = int64_t{1} << 31;
 
-class JsonFields {
+class ConfigFields {
  public:
   /// `what` names file and object in messages; both objects must outlive this. `defaults` may be null.
-  JsonFields(std::string what, const Json& object, const Json* defaults = nullptr)
+  ConfigFields(std::string what, const Json& object, const Json* defaults = nullptr)
       : what_(std::move(what)), object_(&object), defaults_(defaults) {}
 
   [[nodiscard]] const std::string& what() const { return what_; }
