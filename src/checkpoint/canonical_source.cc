@@ -86,7 +86,14 @@ Result<void> CanonicalSource::Build(const HfConfig& config) {
 
 Result<void> CanonicalSource::AddTensor(const Raw& raw) {
   const std::string_view suffix = raw.plain.suffix();
-  if (raw.plain.prefix.empty()) return Add(raw.plain.name, raw, raw.info.shape, {});
+  const auto unknown_kind = [&] {
+    return Fail(ErrorKind::kUnsupported, fmt::format("{}: tensor '{}' is of a kind this build does not run",
+                                                     raw_->path(), Shown(raw.info.name)));
+  };
+  if (raw.plain.prefix.empty()) {
+    if (!IsKnownPart(raw.plain.name)) return unknown_kind();
+    return Add(raw.plain.name, raw, raw.info.shape, {});
+  }
   if (suffix.starts_with("self_attn.qkv_proj.")) return SplitAttention(raw);
   if (suffix.starts_with("mlp.gate_up_proj.")) return SplitGateUp(raw);
   if (suffix == "linear_attn.in_proj_qkvz.weight") return SplitQkvz(raw);
@@ -99,10 +106,7 @@ Result<void> CanonicalSource::AddTensor(const Raw& raw) {
       return SplitExperts(raw, what);
     }
   }
-  if (!IsKnownLayerTensor(suffix)) {
-    return Fail(ErrorKind::kUnsupported, fmt::format("{}: tensor '{}' is of a kind this build does not run",
-                                                     raw_->path(), Shown(raw.info.name)));
-  }
+  if (!IsKnownLayerTensor(suffix)) return unknown_kind();
   Shape shape = raw.info.shape;
   // MLX keeps convolutions as [C, K, 1]; the bytes are those of [C, 1, K].
   const bool is_convolution = suffix == "linear_attn.conv1d.weight" || suffix == "short_conv.conv.weight";

@@ -145,11 +145,9 @@ Result<PlainName> ToPlainName(std::string_view raw, const HfConfig& config) {
     Replace(rest, "fc.", "eh_proj.");
     Replace(rest, "pre_fc_norm_embedding.", "enorm.");
     Replace(rest, "pre_fc_norm_hidden.", "hnorm.");
-    constexpr std::string_view kHeads[] = {"eh_proj.weight", "enorm.weight", "hnorm.weight", "norm.weight"};
-    if (!IsOneOf(rest, kHeads)) return Skipped();
     PlainName plain;
     plain.name = "model.mtp." + rest;
-    return plain;
+    return IsKnownPart(plain.name) ? plain : Skipped();
   }
 
   std::string_view name = raw;
@@ -181,9 +179,24 @@ Result<PlainName> ToPlainName(std::string_view raw, const HfConfig& config) {
     plain.layer = layer->first;
     return plain;
   }
+  if (FirstSegment(name) == "layers") return Skipped();  // of no layer that can be counted
   PlainName plain;
   plain.name = name.starts_with("lm_head.") ? std::string(name) : fmt::format("model.{}", name);
   return plain;
+}
+
+bool IsKnownPart(std::string_view name) {
+  static constexpr std::string_view kKnown[] = {"lm_head.weight",
+                                                "model.embed_tokens.weight",
+                                                "model.norm.weight",
+                                                "model.embed_tokens_per_layer.weight",
+                                                "model.per_layer_model_projection.weight",
+                                                "model.per_layer_projection_norm.weight",
+                                                "model.mtp.eh_proj.weight",
+                                                "model.mtp.enorm.weight",
+                                                "model.mtp.hnorm.weight",
+                                                "model.mtp.norm.weight"};
+  return IsOneOf(name, kKnown);
 }
 
 bool IsKnownLayerTensor(std::string_view suffix) {

@@ -24,6 +24,9 @@ struct PlainName {
 /// only those of towers and projectors are, others are refused (kUnsupported, naming the tensor).
 Result<PlainName> ToPlainName(std::string_view raw, const HfConfig& config);
 
+/// True for the tensors outside of layers: "model.embed_tokens.weight".
+[[nodiscard]] bool IsKnownPart(std::string_view name);
+
 /// True when a layer may have a tensor of that suffix, fused ones apart: "self_attn.q_proj.weight".
 [[nodiscard]] bool IsKnownLayerTensor(std::string_view suffix);
 

@@ -107,10 +107,14 @@ TEST(CanonicalSource, RefusesWhatItCannotRunByName) {
   EXPECT_THAT(part.message,
               testing::AllOf(HasSubstr("'model.embed_positions.weight'"), HasSubstr("'novel'")));
 
-  const auto sinks = std::make_shared<FakeSource>();
-  sinks->Add("model.layers.0.self_attn.sinks", {2});
-  EXPECT_EQ(MakeError(sinks, Config()).kind, ErrorKind::kUnsupported);
-  EXPECT_THAT(MakeError(sinks, Config()).message, HasSubstr("'model.layers.0.self_attn.sinks'"));
+  for (const std::string name :
+       {"model.layers.0.self_attn.sinks", "lm_head.bias", "model.embed_tokens.scales",
+        "model.layers.0.mlp.experts.x.up_proj.weight"}) {
+    const auto strange = std::make_shared<FakeSource>();
+    strange->Add(name, {2});
+    EXPECT_EQ(MakeError(strange, Config()).kind, ErrorKind::kUnsupported);
+    EXPECT_THAT(MakeError(strange, Config()).message, HasSubstr("'" + name + "'"));
+  }
 }
 
 TEST(CanonicalSource, RefusesTwoTensorsOfOneMeaning) {
