@@ -32,15 +32,15 @@ struct AddedToken {
   bool special = false;      // left out when special tokens are skipped in decoding
 };
 
-/// Decodes ids one at a time. The pieces, joined, are Decode() of all ids, except where a ByteFallback decoder
-/// takes back bytes that looked complete (an ill-formed run of byte tokens): what was given out stays.
-/// One thread at a time; keeps its tokenizer alive.
+/// Decodes ids one at a time. The pieces, joined, are Decode() of all ids, except where a ByteFallback
+/// decoder takes back bytes that looked complete (an ill-formed run of byte tokens): what was given out
+/// stays. One thread at a time; keeps its tokenizer alive.
 class StreamDecoder {
  public:
   virtual ~StreamDecoder() = default;
 
-  /// The text that may be shown now: whole characters that later ids can't change. Often "" inside a character.
-  /// An unknown id gives "".
+  /// The text that may be shown now: whole characters that later ids can't change. Often "" inside a
+  /// character. An unknown id gives "".
   [[nodiscard]] virtual std::string Push(TokenId id) = 0;
 
   /// What was held back, to be called once at the end: an unfinished character becomes U+FFFD.
@@ -58,13 +58,15 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// Reads the text of a tokenizer.json; `what` names it in messages. `json` is not kept.
-  /// Fails: kCorrupt (not JSON, a field missing or of the wrong kind, a merge of unknown tokens, a pattern that
-  /// does not compile: its offset), kUnsupported (a component type or version we don't know), kLimit (nesting).
+  /// Fails: kCorrupt (not JSON, a field missing or of the wrong kind, a merge of unknown tokens, a pattern
+  /// that does not compile: its offset), kUnsupported (a component type or version we don't know), kLimit
+  /// (nesting).
   static Result<std::shared_ptr<const Tokenizer>> FromJson(std::string_view json, std::string_view what);
 
-  /// Fails: kUsage (text that is not UTF-8: the byte; an unknown character where the model has no unknown token;
-  /// stored truncation that can't be applied), kLimit (a pattern that backtracks beyond all bounds).
-  virtual Result<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+  /// Fails: kUsage (text that is not UTF-8: the byte; an unknown character where the model has no unknown
+  /// token; stored truncation that can't be applied), kLimit (a pattern that backtracks beyond all bounds).
+  virtual Result<std::vector<TokenId>> Encode(std::string_view text,
+                                              const EncodeOptions& options = {}) const = 0;
 
   /// Two texts put together by the post-processor (one after the other when it has no form for pairs).
   virtual Result<std::vector<TokenId>> EncodePair(std::string_view first, std::string_view second,
