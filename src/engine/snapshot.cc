@@ -25,7 +25,7 @@ struct SnapshotHeader {
   Le<uint64_t> visits;
   Le<uint64_t> gate_bytes;
   Le<uint64_t> total_bytes;  // of the whole snapshot
-  Le<uint64_t> checksum;     // of everything behind the header
+  Le<uint64_t> checksum;     // of all bytes, this field taken as 0
 };
 static_assert(sizeof(SnapshotHeader) == 72);
 
@@ -37,8 +37,7 @@ struct SnapshotState {
 };
 static_assert(sizeof(SnapshotState) == 32);
 
-uint64_t Checksum(Bytes bytes) {
-  uint64_t sum = 0xCBF29CE484222325u ^ bytes.size();
+uint64_t Mix(uint64_t sum, Bytes bytes) {
   size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
     sum = (sum ^ LoadLe<uint64_t>(bytes.data() + i)) * 0x9E3779B97F4A7C15u;
@@ -46,6 +45,14 @@ uint64_t Checksum(Bytes bytes) {
   }
   for (; i < bytes.size(); ++i) sum = (sum ^ static_cast<uint64_t>(bytes[i])) * 0x100000001B3u;
   return sum;
+}
+
+/// Of `header` with its checksum taken as 0 and of what stands behind it in `snapshot`.
+uint64_t Checksum(SnapshotHeader header, Bytes snapshot) {
+  header.checksum = 0;
+  std::byte front[sizeof(header)];
+  std::memcpy(front, &header, sizeof(header));
+  return Mix(Mix(snapshot.size(), front), snapshot.subspan(sizeof(header)));
 }
 
 void Append(std::vector<std::byte>& out, const void* data, size_t size) {
@@ -102,7 +109,9 @@ Result<std::vector<std::byte>> EngineSequence::Snapshot() const {
   header.visits = states_.size();
   header.gate_bytes = gates_.size();
   header.total_bytes = out.size();
-  header.checksum = Checksum(Bytes(out).subspan(sizeof(header)));
+  header.checksum = 0;
+  std::memcpy(out.data(), &header, sizeof(header));
+  header.checksum = Checksum(header, out);
   std::memcpy(out.data(), &header, sizeof(header));
   return out;
 }
@@ -127,7 +136,7 @@ Result<std::unique_ptr<Sequence>> EngineSequence::Restore(std::shared_ptr<const 
     return NotASnapshot(
         fmt::format("{} bytes, its header says {}", snapshot.size(), uint64_t{header.total_bytes}));
   }
-  if (header.checksum != Checksum(rest)) return NotASnapshot("the checksum does not match");
+  if (header.checksum != Checksum(header, snapshot)) return NotASnapshot("the checksum does not match");
   const Network& network = *model->network;
   const int64_t position = header.position, context = header.context_length;
   if (header.kv_type > static_cast<uint32_t>(KvType::kQ8) || context < 1 ||

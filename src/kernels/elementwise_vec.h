@@ -104,8 +104,8 @@ CMFORGE_INLINE VecF Exp(VecF x) {
   p = Fma(p, r, Set(1.6666665459e-1f));
   p = Fma(p, r, Set(5.0000001201e-1f));
   p = Fma(p, r * r, r) + Set(1.0f);
-  const VecI exponent = (reinterpret_cast<const VecI&>(shifted) << 23) + (127 << 23);
-  const VecF result = p * reinterpret_cast<const VecF&>(exponent);
+  const VecI exponent = (reinterpret_cast<VecI>(shifted) << 23) + (127 << 23);
+  const VecF result = p * reinterpret_cast<VecF>(exponent);
   return x < low ? VecF{} : result;
 }
 
