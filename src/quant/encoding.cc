@@ -5,6 +5,7 @@
 
 #include "quant/checkpoint_dtypes.h"
 #include "quant/entries.h"
+#include "quant/shapes.h"
 
 namespace cmforge {
 namespace {
@@ -50,8 +51,7 @@ Result<void> CheckPayload(DType dtype, std::span<const int64_t> shape, Bytes pay
     }
     size = encoding->payload_size(shape);
   } else {
-    size =
-        CheckedMul(static_cast<uint64_t>(*count), static_cast<uint64_t>(element_size)).value_or(UINT64_MAX);
+    size = ElementBytes(shape, static_cast<uint64_t>(element_size));
   }
   if (size && *size != payload.size()) {
     return Fail(ErrorKind::kCorrupt,

@@ -9,13 +9,9 @@
 namespace cmforge {
 namespace {
 
-std::string NoReason(std::span<const int64_t>) { return {}; }
-
 template <uint64_t kBytes>
 std::optional<uint64_t> Size(std::span<const int64_t> shape) {
-  const std::optional<int64_t> count = ElementCount(shape);
-  if (!count) return UINT64_MAX;
-  return CheckedMul(static_cast<uint64_t>(*count), kBytes).value_or(UINT64_MAX);
+  return ElementBytes(shape, kBytes);
 }
 
 std::vector<std::byte> Copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
@@ -79,12 +75,12 @@ void DecodeHalf(const TensorView& tensor, int64_t begin, int64_t end, float* out
 
 }  // namespace
 
-const Encoding kF32Encoding = {DType::kF32, "f32", NoReason, Size<4>, nullptr, EncodeF32, DecodeF32};
+const Encoding kF32Encoding = {DType::kF32, "f32", AnyShape, Size<4>, nullptr, EncodeF32, DecodeF32};
 const Encoding kF16Encoding = {
-    DType::kF16,         "f16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kF16, F32ToF16, 0x7C00>,
+    DType::kF16,         "f16", AnyShape, Size<2>, nullptr, EncodeHalf<DType::kF16, F32ToF16, 0x7C00>,
     DecodeHalf<F16ToF32>};
 const Encoding kBf16Encoding = {
-    DType::kBF16,         "bf16", NoReason, Size<2>, nullptr, EncodeHalf<DType::kBF16, F32ToBf16, 0x7F80>,
+    DType::kBF16,         "bf16", AnyShape, Size<2>, nullptr, EncodeHalf<DType::kBF16, F32ToBf16, 0x7F80>,
     DecodeHalf<Bf16ToF32>};
 
 }  // namespace cmforge

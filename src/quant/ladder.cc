@@ -8,6 +8,15 @@
 
 namespace cmforge {
 
+LadderLayout::LadderLayout(std::span<const int64_t> shape, int64_t group_bytes)
+    : groups(shape[1] / kGroup), code_bytes(LadderCodeBytes(groups)), params(0), codes(0) {
+  const auto rows = static_cast<uint64_t>(shape[0]);
+  size = SaturatedMul(rows, static_cast<uint64_t>(groups * group_bytes + 4 + code_bytes));
+  if (size == UINT64_MAX) return;
+  params = shape[0] * groups * group_bytes;
+  codes = params + shape[0] * 4;
+}
+
 Ladder MakeLadder(uint16_t lo, uint16_t step) {
   Ladder ladder;
   const auto ratio = LadderExp2(F16ToF32(step));

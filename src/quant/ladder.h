@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "quant/shapes.h"
 
 namespace cmforge {
 
@@ -28,6 +29,15 @@ struct LadderParams {
 [[nodiscard]] LadderParams FitLadder(float lo, float hi, int steps);
 
 [[nodiscard]] inline int64_t LadderCodeBytes(int64_t groups) { return (groups * 5 + 7) / 8; }
+
+/// Where the parts of a payload begin whose weights take `group_bytes` a group.
+struct LadderLayout {
+  LadderLayout(std::span<const int64_t> shape, int64_t group_bytes);
+
+  int64_t groups, code_bytes;  // of a row
+  int64_t params, codes;       // bytes from the start; meaningless when `size` is UINT64_MAX
+  uint64_t size;               // of the payload
+};
 
 /// Code `group` of a row's codes, and storing it (the bytes start as 0).
 [[nodiscard]] inline int LadderCode(const std::byte* codes, int64_t group, int64_t groups) {

@@ -11,21 +11,21 @@
 namespace cmforge {
 namespace {
 
-std::optional<uint64_t> Size(std::span<const int64_t> shape) { return SignTileBytes(shape); }
+std::optional<uint64_t> Size(std::span<const int64_t> shape) { return GroupBytes(shape, kSignTile); }
 
 float MeanMagnitude(const float* w) {
   float sum = 0;
-  for (int64_t i = 0; i < kSignGroup; ++i) sum += std::fabs(w[i]);
-  return sum / static_cast<float>(kSignGroup);
+  for (int64_t i = 0; i < kGroup; ++i) sum += std::fabs(w[i]);
+  return sum / static_cast<float>(kGroup);
 }
 
 void EncodeRow(const float* w, int64_t cols, int64_t first_index, bool error_diffusion, std::byte* tile,
                BadValues& bad) {
   float carry = 0;
-  for (int64_t first = 0; first < cols; first += kSignGroup, tile += kSignTile) {
+  for (int64_t first = 0; first < cols; first += kGroup, tile += kSignTile) {
     const float scale = CheckedScale(MeanMagnitude(w + first), first_index + first, bad);
     uint32_t bits = 0;
-    for (uint32_t i = 0; i < kSignGroup; ++i) {
+    for (uint32_t i = 0; i < kGroup; ++i) {
       const float wanted = w[first + i] + carry;
       const bool positive = wanted >= 0;
       bits |= static_cast<uint32_t>(positive) << i;
@@ -37,10 +37,8 @@ void EncodeRow(const float* w, int64_t cols, int64_t first_index, bool error_dif
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions& options,
                                       ThreadPool& pool) {
-  if (std::string reason = ReasonNotGroupsOf32(source.view.shape); !reason.empty()) {
-    return Fail(ErrorKind::kUsage, reason);
-  }
-  const int64_t row_bytes = source.cols / kSignGroup * kSignTile;
+  CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
+  const int64_t row_bytes = source.cols / kGroup * kSignTile;
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * row_bytes));
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
@@ -52,15 +50,15 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
 }
 
 void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
-  const int64_t tiles_per_row = tensor.shape[1] / kSignGroup;
+  const int64_t tiles_per_row = tensor.shape[1] / kGroup;
   const std::byte* tile = tensor.bytes.data() + begin * tiles_per_row * kSignTile;
-  for (int64_t i = 0; i < (end - begin) * tiles_per_row; ++i, tile += kSignTile, out += kSignGroup) {
+  for (int64_t i = 0; i < (end - begin) * tiles_per_row; ++i, tile += kSignTile, out += kGroup) {
     DecodeSignTile(tile, out);
   }
 }
 
 }  // namespace
 
-const Encoding kQ1Encoding = {DType::kQ1, "q1", ReasonNotGroupsOf32, Size, nullptr, Encode, Decode};
+const Encoding kQ1Encoding = {DType::kQ1, "q1", ReasonNotGroups, Size, nullptr, Encode, Decode};
 
 }  // namespace cmforge

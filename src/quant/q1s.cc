@@ -18,17 +18,15 @@ constexpr double kStandardFraction = 0.01;
 constexpr int64_t kEntry = 6;
 
 std::string Reason(std::span<const int64_t> shape) {
-  if (std::string reason = ReasonNotGroupsOf32(shape); !reason.empty()) return reason;
+  if (std::string reason = ReasonNotGroups(shape); !reason.empty()) return reason;
   if (ElementCount(shape).value_or(INT64_MAX) > int64_t{1} << 32) {
     return fmt::format("shape {} has more elements than a 32-bit index can address", ShapeText(shape));
   }
   return {};
 }
 
-std::optional<uint64_t> DependsOnData(std::span<const int64_t>) { return std::nullopt; }
-
 Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
-  const uint64_t base = SignTileBytes(shape);
+  const uint64_t base = GroupBytes(shape, kSignTile);
   if (payload.size() < 4 || base > payload.size() - 4) {
     return Fail(
         ErrorKind::kCorrupt,
@@ -61,10 +59,10 @@ Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
 void EncodeRow(const float* w, int64_t cols, float threshold, int64_t first_index, std::byte* tile,
                std::byte* entries, BadValues& bad) {
   float carry = 0;
-  for (int64_t first = 0; first < cols; first += kSignGroup, tile += kSignTile) {
+  for (int64_t first = 0; first < cols; first += kGroup, tile += kSignTile) {
     float sum = 0;
     int kept = 0;
-    for (int64_t i = first; i < first + kSignGroup; ++i) {
+    for (int64_t i = first; i < first + kGroup; ++i) {
       const float magnitude = std::fabs(w[i]);
       if (magnitude >= threshold) continue;
       sum += magnitude;
@@ -73,7 +71,7 @@ void EncodeRow(const float* w, int64_t cols, float threshold, int64_t first_inde
     const float scale =
         CheckedScale(kept == 0 ? 0.0f : sum / static_cast<float>(kept), first_index + first, bad);
     uint32_t bits = 0;
-    for (uint32_t i = 0; i < kSignGroup; ++i) {
+    for (uint32_t i = 0; i < kGroup; ++i) {
       const float value = w[first + i];
       if (std::fabs(value) >= threshold) {
         bits |= static_cast<uint32_t>(value >= 0) << i;
@@ -93,7 +91,7 @@ void EncodeRow(const float* w, int64_t cols, float threshold, int64_t first_inde
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions& options,
                                       ThreadPool& pool) {
-  if (std::string reason = Reason(source.view.shape); !reason.empty()) return Fail(ErrorKind::kUsage, reason);
+  CMF_CHECK(CheckReason(Reason(source.view.shape)));
   CMF_TRY(const int64_t wanted,
           OutlierCount(options.outlier_fraction, kStandardFraction, source.rows * source.cols));
   CMF_TRY(const Outliers outliers, FindOutliers(source, {}, wanted, pool));
@@ -101,7 +99,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
     return Fail(ErrorKind::kUsage,
                 fmt::format("{} outliers are more than a 32-bit count holds", outliers.count()));
   }
-  const int64_t row_bytes = source.cols / kSignGroup * kSignTile;
+  const int64_t row_bytes = source.cols / kGroup * kSignTile;
   const int64_t base = source.rows * row_bytes;
   std::vector<std::byte> payload(static_cast<size_t>(base) + 4 + outliers.count() * kEntry);
   StoreLe(payload.data() + base, static_cast<uint32_t>(outliers.count()));
@@ -118,10 +116,10 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
 
 void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
   const int64_t cols = tensor.shape[1];
-  const int64_t tiles_per_row = cols / kSignGroup;
+  const int64_t tiles_per_row = cols / kGroup;
   const std::byte* tile = tensor.bytes.data() + begin * tiles_per_row * kSignTile;
   for (int64_t i = 0; i < (end - begin) * tiles_per_row; ++i, tile += kSignTile) {
-    DecodeSignTile(tile, out + i * kSignGroup);
+    DecodeSignTile(tile, out + i * kGroup);
   }
   const std::byte* const overlay = tensor.bytes.data() + tensor.shape[0] * tiles_per_row * kSignTile;
   const int64_t count = LoadLe<uint32_t>(overlay);

@@ -17,17 +17,14 @@
 namespace cmforge {
 namespace {
 
-constexpr int64_t kGroup = 32;
 constexpr int64_t kTile = 9;
 constexpr int64_t kEntry = 4;
 
 std::string Reason(std::span<const int64_t> shape) {
-  if (std::string reason = ReasonNotGroupsOf32(shape); !reason.empty()) return reason;
+  if (std::string reason = ReasonNotGroups(shape); !reason.empty()) return reason;
   if (shape[1] > 65536) return fmt::format("columns {} are more than a 16-bit index can address", shape[1]);
   return {};
 }
-
-std::optional<uint64_t> DependsOnData(std::span<const int64_t>) { return std::nullopt; }
 
 /// The five codes of every byte; bytes from 243 on are no code's and read modulo 3 in their last place.
 constexpr std::array<std::array<uint8_t, 5>, 256> kCodesOfByte = [] {
@@ -47,16 +44,16 @@ uint8_t CodeOf(const std::byte* codes, int64_t i) {
 Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
   const auto rows = static_cast<uint64_t>(shape[0]);
   const int64_t groups_per_row = shape[1] / kGroup;
-  const std::optional<uint64_t> base = CheckedMul(rows, static_cast<uint64_t>(groups_per_row * kTile));
+  const uint64_t base = GroupBytes(shape, kTile);
   const uint64_t size = payload.size();
-  if (!base || *base > size || size - *base < 4 || rows > (size - *base - 4) / 4) {
+  if (base > size || size - base < 4 || rows > (size - base - 4) / 4) {
     return Fail(ErrorKind::kCorrupt,
                 fmt::format("{} bytes stored, too few for the codes of shape {}", size, ShapeText(shape)),
                 "Bounds");
   }
-  const std::byte* const row_ptr = payload.data() + *base;
+  const std::byte* const row_ptr = payload.data() + base;
   const std::byte* const entries = row_ptr + 4 * (rows + 1);
-  const uint64_t space = size - *base - 4 * (rows + 1);
+  const uint64_t space = size - base - 4 * (rows + 1);
   const uint64_t count = LoadLe<uint32_t>(row_ptr + 4 * rows);
   if (space != count * kEntry) {
     return Fail(ErrorKind::kCorrupt,
@@ -187,7 +184,7 @@ void EncodeRow(const float* w, int64_t cols, std::span<const double> d, std::spa
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions& options,
                                       ThreadPool& pool) {
-  if (std::string reason = Reason(source.view.shape); !reason.empty()) return Fail(ErrorKind::kUsage, reason);
+  CMF_CHECK(CheckReason(Reason(source.view.shape)));
   const std::span<const float> importance = options.column_mean_square;
   if (!importance.empty() && static_cast<int64_t>(importance.size()) != source.cols) {
     return Fail(ErrorKind::kUsage, fmt::format("column statistics are for {} columns, the tensor has {}",

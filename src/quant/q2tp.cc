@@ -14,25 +14,11 @@
 namespace cmforge {
 namespace {
 
-constexpr int64_t kGroup = 32;
 constexpr int kSteps = kRungs - 2;  // code 0 is taken
 
-struct Layout {
-  explicit Layout(std::span<const int64_t> shape)
-      : groups(shape[1] / kGroup),
-        code_bytes(LadderCodeBytes(groups)),
-        params(shape[0] * groups * 8),
-        codes(params + shape[0] * 4) {}
-  int64_t groups, code_bytes;  // of a row
-  int64_t params, codes;       // bytes from the start
-};
+constexpr int64_t kGroupBytes = 8;
 
-std::optional<uint64_t> Size(std::span<const int64_t> shape) {
-  const int64_t groups = shape[1] / kGroup;
-  const auto row_bytes =
-      static_cast<uint64_t>(groups) * 8 + 4 + static_cast<uint64_t>(LadderCodeBytes(groups));
-  return CheckedMul(static_cast<uint64_t>(shape[0]), row_bytes).value_or(UINT64_MAX);
-}
+std::optional<uint64_t> Size(std::span<const int64_t> shape) { return LadderLayout(shape, kGroupBytes).size; }
 
 float CodeFloat(float w, float inverse) {
   return RoundHalfEven(std::min(std::max(w * inverse + 1.5f, 0.0f), 3.0f));
@@ -108,7 +94,7 @@ void EncodeRow(const float* w, int64_t first_index, RowSpace& space, std::byte* 
   StoreLe(params, space.best.params.lo);
   StoreLe(params + 2, space.best.params.step);
   const Ladder ladder = MakeLadder(space.best.params.lo, space.best.params.step);
-  for (size_t g = 0; g < space.log_scales.size(); ++g, w += kGroup, fields += 8) {
+  for (size_t g = 0; g < space.log_scales.size(); ++g, w += kGroup, fields += kGroupBytes) {
     const int code = space.best.codes[g];
     StoreLadderCode(codes, static_cast<int64_t>(g), code);
     const float inverse = code == 0 ? 0.0f : 1.0f / ladder.rung[code - 1];
@@ -119,11 +105,9 @@ void EncodeRow(const float* w, int64_t first_index, RowSpace& space, std::byte* 
 }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (std::string reason = ReasonNotGroupsOf32(source.view.shape); !reason.empty()) {
-    return Fail(ErrorKind::kUsage, reason);
-  }
-  const Layout layout(source.view.shape);
-  std::vector<std::byte> payload(*Size(source.view.shape));
+  CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
+  const LadderLayout layout(source.view.shape, kGroupBytes);
+  std::vector<std::byte> payload(layout.size);
   const auto groups = static_cast<size_t>(layout.groups);
   const RowSpace empty{std::vector<float>(groups),
                        {{}, std::vector<uint8_t>(groups), 0},
@@ -132,7 +116,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
       EncodeRow(block.values + (row - block.begin) * source.cols, row * source.cols,
-                spaces[static_cast<size_t>(block.worker)], payload.data() + row * layout.groups * 8,
+                spaces[static_cast<size_t>(block.worker)], payload.data() + row * layout.groups * kGroupBytes,
                 payload.data() + layout.params + row * 4,
                 payload.data() + layout.codes + row * layout.code_bytes, *block.bad);
     }
@@ -141,13 +125,13 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
 }
 
 void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
-  const Layout layout(tensor.shape);
+  const LadderLayout layout(tensor.shape, kGroupBytes);
   for (int64_t row = begin; row < end; ++row) {
-    const std::byte* fields = tensor.bytes.data() + row * layout.groups * 8;
+    const std::byte* fields = tensor.bytes.data() + row * layout.groups * kGroupBytes;
     const std::byte* params = tensor.bytes.data() + layout.params + row * 4;
     const std::byte* codes = tensor.bytes.data() + layout.codes + row * layout.code_bytes;
     const Ladder ladder = MakeLadder(LoadLe<uint16_t>(params), LoadLe<uint16_t>(params + 2));
-    for (int64_t g = 0; g < layout.groups; ++g, fields += 8, out += kGroup) {
+    for (int64_t g = 0; g < layout.groups; ++g, fields += kGroupBytes, out += kGroup) {
       const int code = LadderCode(codes, g, layout.groups);
       const float scale = code == 0 ? 0.0f : ladder.rung[code - 1];
       const auto bits = LoadLe<uint64_t>(fields);
@@ -159,6 +143,6 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kQ2tpEncoding = {DType::kQ2tp, "q2tp", ReasonNotGroupsOf32, Size, nullptr, Encode, Decode};
+const Encoding kQ2tpEncoding = {DType::kQ2tp, "q2tp", ReasonNotGroups, Size, nullptr, Encode, Decode};
 
 }  // namespace cmforge

@@ -11,14 +11,11 @@
 namespace cmforge {
 namespace {
 
-std::string NoReason(std::span<const int64_t>) { return {}; }
-
 int64_t Groups(int64_t count) { return count / kGroup + (count % kGroup != 0 ? 1 : 0); }
 
 std::optional<uint64_t> Size(std::span<const int64_t> shape) {
   const std::optional<int64_t> count = ElementCount(shape);
-  if (!count) return UINT64_MAX;
-  return CheckedMul(static_cast<uint64_t>(Groups(*count)), 18).value_or(UINT64_MAX);
+  return count ? SaturatedMul(static_cast<uint64_t>(Groups(*count)), 18) : UINT64_MAX;
 }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
@@ -70,6 +67,6 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kQ4BlockEncoding = {DType::kQ4Block, "q4_block", NoReason, Size, nullptr, Encode, Decode};
+const Encoding kQ4BlockEncoding = {DType::kQ4Block, "q4_block", AnyShape, Size, nullptr, Encode, Decode};
 
 }  // namespace cmforge

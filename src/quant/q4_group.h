@@ -6,10 +6,9 @@
 
 #include "base/bytes.h"
 #include "quant/numeric.h"
+#include "quant/shapes.h"
 
 namespace cmforge {
-
-inline constexpr int64_t kGroup = 32;
 
 /// Codes of 32 weights for a stored scale > 0, by true division.
 inline void EncodeQ4Group(const float* w, float scale, std::byte* out) {

@@ -9,16 +9,10 @@ namespace {
 
 constexpr int64_t kTile = 18;
 
-std::optional<uint64_t> Size(std::span<const int64_t> shape) {
-  const auto tiles = CheckedMul(static_cast<uint64_t>(shape[0]), static_cast<uint64_t>(shape[1] / kGroup));
-  if (!tiles) return UINT64_MAX;
-  return CheckedMul(*tiles, kTile).value_or(UINT64_MAX);
-}
+std::optional<uint64_t> Size(std::span<const int64_t> shape) { return GroupBytes(shape, kTile); }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (std::string reason = ReasonNotGroupsOf32(source.view.shape); !reason.empty()) {
-    return Fail(ErrorKind::kUsage, reason);
-  }
+  CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
   const int64_t groups_per_row = source.cols / kGroup;
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * groups_per_row * kTile));
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
@@ -44,7 +38,7 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kQ4TiledEncoding = {DType::kQ4Tiled, "q4_tiled", ReasonNotGroupsOf32, Size, nullptr,
-                                   Encode,          Decode};
+const Encoding kQ4TiledEncoding = {DType::kQ4Tiled, "q4_tiled", ReasonNotGroups, Size,
+                                   nullptr,         Encode,     Decode};
 
 }  // namespace cmforge

@@ -13,22 +13,9 @@
 namespace cmforge {
 namespace {
 
-struct Layout {
-  explicit Layout(std::span<const int64_t> shape)
-      : groups(shape[1] / kGroup),
-        code_bytes(LadderCodeBytes(groups)),
-        params(shape[0] * groups * 16),
-        codes(params + shape[0] * 4) {}
-  int64_t groups, code_bytes;  // of a row
-  int64_t params, codes;       // bytes from the start
-};
+constexpr int64_t kGroupBytes = 16;
 
-std::optional<uint64_t> Size(std::span<const int64_t> shape) {
-  const int64_t groups = shape[1] / kGroup;
-  const auto row_bytes =
-      static_cast<uint64_t>(groups) * 16 + 4 + static_cast<uint64_t>(LadderCodeBytes(groups));
-  return CheckedMul(static_cast<uint64_t>(shape[0]), row_bytes).value_or(UINT64_MAX);
-}
+std::optional<uint64_t> Size(std::span<const int64_t> shape) { return LadderLayout(shape, kGroupBytes).size; }
 
 /// Squared error of a group coded with a scale, summed in f32 in order.
 float ErrorWith(const float* w, float scale) {
@@ -61,7 +48,7 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_s
   StoreLe(params + 2, fit.step);
   const Ladder ladder = MakeLadder(fit.lo, fit.step);
   const float stored_lo = F16ToF32(fit.lo), step = F16ToF32(fit.step);
-  for (int64_t g = 0; g < groups; ++g, w += kGroup, nibbles += 16) {
+  for (int64_t g = 0; g < groups; ++g, w += kGroup, nibbles += kGroupBytes) {
     int best = 0;
     if (!std::isnan(log_scales[g])) {
       const int nominal = Code((log_scales[g] - stored_lo) / step, 0.0f, 31.0f);
@@ -85,18 +72,16 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_s
 }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (std::string reason = ReasonNotGroupsOf32(source.view.shape); !reason.empty()) {
-    return Fail(ErrorKind::kUsage, reason);
-  }
-  const Layout layout(source.view.shape);
-  std::vector<std::byte> payload(*Size(source.view.shape));
+  CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
+  const LadderLayout layout(source.view.shape, kGroupBytes);
+  std::vector<std::byte> payload(layout.size);
   std::vector<std::vector<float>> log_scales(static_cast<size_t>(pool.threads()),
                                              std::vector<float>(static_cast<size_t>(layout.groups)));
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
       EncodeRow(block.values + (row - block.begin) * source.cols, layout.groups, row * source.cols,
                 log_scales[static_cast<size_t>(block.worker)].data(),
-                payload.data() + row * layout.groups * 16, payload.data() + layout.params + row * 4,
+                payload.data() + row * layout.groups * kGroupBytes, payload.data() + layout.params + row * 4,
                 payload.data() + layout.codes + row * layout.code_bytes, *block.bad);
     }
   }));
@@ -104,13 +89,13 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
 }
 
 void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
-  const Layout layout(tensor.shape);
+  const LadderLayout layout(tensor.shape, kGroupBytes);
   for (int64_t row = begin; row < end; ++row) {
-    const std::byte* nibbles = tensor.bytes.data() + row * layout.groups * 16;
+    const std::byte* nibbles = tensor.bytes.data() + row * layout.groups * kGroupBytes;
     const std::byte* params = tensor.bytes.data() + layout.params + row * 4;
     const std::byte* codes = tensor.bytes.data() + layout.codes + row * layout.code_bytes;
     const Ladder ladder = MakeLadder(LoadLe<uint16_t>(params), LoadLe<uint16_t>(params + 2));
-    for (int64_t g = 0; g < layout.groups; ++g, nibbles += 16, out += kGroup) {
+    for (int64_t g = 0; g < layout.groups; ++g, nibbles += kGroupBytes, out += kGroup) {
       DecodeQ4Group(nibbles, ladder.rung[LadderCode(codes, g, layout.groups)], out);
     }
   }
@@ -118,6 +103,6 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kQ4tpEncoding = {DType::kQ4tp, "q4tp", ReasonNotGroupsOf32, Size, nullptr, Encode, Decode};
+const Encoding kQ4tpEncoding = {DType::kQ4tp, "q4tp", ReasonNotGroups, Size, nullptr, Encode, Decode};
 
 }  // namespace cmforge

@@ -18,9 +18,7 @@ constexpr int64_t kRowsPerSum = 256;
 
 std::optional<uint64_t> Size(std::span<const int64_t> shape) {
   const auto rows = static_cast<uint64_t>(shape[0]), cols = static_cast<uint64_t>(shape[1]);
-  const std::optional<uint64_t> codes = CheckedMul(rows, cols), fields = CheckedAdd(rows, cols);
-  if (!codes || !fields) return UINT64_MAX;
-  return CheckedAdd(*codes, CheckedMul(*fields, 2).value_or(UINT64_MAX)).value_or(UINT64_MAX);
+  return SaturatedAdd(SaturatedMul(rows, cols), SaturatedMul(SaturatedAdd(rows, cols), 2));
 }
 
 /// The root mean square of each column, as it is stored.
@@ -71,8 +69,7 @@ Result<std::vector<float>> ColumnField(const FloatRows& source, ThreadPool& pool
 }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (std::string reason = ReasonNot2d(source.view.shape); !reason.empty())
-    return Fail(ErrorKind::kUsage, reason);
+  CMF_CHECK(CheckReason(ReasonNot2d(source.view.shape)));
   const int64_t cols = source.cols;
   CMF_TRY(const std::vector<float> field, ColumnField(source, pool));
   std::vector<std::byte> payload(*Size(source.view.shape));

@@ -10,15 +10,11 @@ namespace cmforge {
 namespace {
 
 std::optional<uint64_t> Size(std::span<const int64_t> shape) {
-  const auto rows = static_cast<uint64_t>(shape[0]);
-  const std::optional<uint64_t> per_row = CheckedAdd(static_cast<uint64_t>(shape[1]), 2);
-  if (!per_row) return UINT64_MAX;
-  return CheckedMul(rows, *per_row).value_or(UINT64_MAX);
+  return SaturatedMul(static_cast<uint64_t>(shape[0]), SaturatedAdd(static_cast<uint64_t>(shape[1]), 2));
 }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (std::string reason = ReasonNot2d(source.view.shape); !reason.empty())
-    return Fail(ErrorKind::kUsage, reason);
+  CMF_CHECK(CheckReason(ReasonNot2d(source.view.shape)));
   const int64_t cols = source.cols;
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * (cols + 2)));
   std::byte* const scales = payload.data() + source.rows * cols;

@@ -1,4 +1,4 @@
-// Finding and reporting values that cannot be stored; the reasons that encodings share.
+// Finding and reporting values that cannot be stored.
 #include "quant/row_blocks.h"
 
 #include <cmath>
@@ -38,18 +38,6 @@ Result<void> ReportBadValues(const BadValues& bad, std::string_view storage, int
   }
   return Fail(ErrorKind::kUsage, fmt::format("{} numbers do not fit {}, {}: store this tensor as f32",
                                              bad.unfit, storage, first));
-}
-
-std::string ReasonNot2d(std::span<const int64_t> shape) {
-  if (shape.size() != 2) return fmt::format("shape {} is not 2-D", ShapeText(shape));
-  if (shape[0] == 0 || shape[1] == 0) return fmt::format("shape {} has no elements", ShapeText(shape));
-  return {};
-}
-
-std::string ReasonNotGroupsOf32(std::span<const int64_t> shape) {
-  if (std::string reason = ReasonNot2d(shape); !reason.empty()) return reason;
-  if (shape[1] % 32 != 0) return fmt::format("columns {} are not a multiple of 32", shape[1]);
-  return {};
 }
 
 }  // namespace cmforge

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "quant/encoding.h"
 #include "quant/numeric.h"
+#include "quant/shapes.h"
 
 namespace cmforge {
 
@@ -41,11 +42,6 @@ void FindNonFinite(const float* values, int64_t count, int64_t first_index, BadV
 Result<void> ReportBadValues(const BadValues& bad, std::string_view storage, int64_t cols);
 
 inline constexpr std::string_view kInF16 = "f16, which ends at 65504";
-
-/// "shape [3, 4, 5] is not 2-D", "shape [0, 32] has no elements", or empty.
-std::string ReasonNot2d(std::span<const int64_t> shape);
-/// ReasonNot2d, or "columns 44 are not a multiple of 32", or empty.
-std::string ReasonNotGroupsOf32(std::span<const int64_t> shape);
 
 struct RowBlock {
   int64_t begin = 0, end = 0;     // rows

@@ -5,12 +5,7 @@
 namespace cmforge {
 namespace {
 
-std::string NoReason(std::span<const int64_t>) { return {}; }
-
-std::optional<uint64_t> Size(std::span<const int64_t> shape) {
-  const std::optional<int64_t> count = ElementCount(shape);
-  return count ? static_cast<uint64_t>(*count) : UINT64_MAX;
-}
+std::optional<uint64_t> Size(std::span<const int64_t> shape) { return ElementBytes(shape, 1); }
 
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
   if (source.view.dtype == DType::kU8)
@@ -38,6 +33,6 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kU8Encoding = {DType::kU8, "u8", NoReason, Size, nullptr, Encode, Decode};
+const Encoding kU8Encoding = {DType::kU8, "u8", AnyShape, Size, nullptr, Encode, Decode};
 
 }  // namespace cmforge

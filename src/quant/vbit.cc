@@ -15,8 +15,6 @@
 namespace cmforge {
 namespace {
 
-constexpr int64_t kGroup = 32;
-
 bool IsWidth(int width) { return width == 3 || width == 4 || width == 5 || width == 6 || width == 8; }
 
 constexpr int32_t MiddleCode(int width) { return (1 << (width - 1)) - 1; }
@@ -35,8 +33,6 @@ struct Layout {
   int64_t rows, groups_per_row;
   int64_t scales, offsets, packed;  // bytes from the start
 };
-
-std::optional<uint64_t> DependsOnData(std::span<const int64_t>) { return std::nullopt; }
 
 /// Eight codes are kWidth bytes.
 template <int kWidth>
@@ -105,11 +101,10 @@ template <bool kHasOffsets>
 Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
   const auto rows = static_cast<uint64_t>(shape[0]);
   // A width byte is stored for every row, so a true payload bounds the rows before anything is multiplied.
-  const auto scale_bytes = CheckedMul(rows, static_cast<uint64_t>(shape[1] / kGroup) * 2);
+  const uint64_t scale_bytes = GroupBytes(shape, 2);
   const uint64_t per_row = kHasOffsets ? 5 : 1, fixed = kHasOffsets ? 4 : 0;
   const uint64_t size = payload.size();
-  if (!scale_bytes || *scale_bytes > size || size - *scale_bytes < fixed ||
-      rows > (size - *scale_bytes - fixed) / per_row) {
+  if (scale_bytes > size || size - scale_bytes < fixed || rows > (size - scale_bytes - fixed) / per_row) {
     return Fail(
         ErrorKind::kCorrupt,
         fmt::format("{} bytes stored, too few for the widths and scales of shape {}", size, ShapeText(shape)),
@@ -152,9 +147,7 @@ Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
 template <bool kHasOffsets>
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions& options,
                                       ThreadPool& pool) {
-  if (std::string reason = ReasonNotGroupsOf32(source.view.shape); !reason.empty()) {
-    return Fail(ErrorKind::kUsage, reason);
-  }
+  CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
   if (!(options.mean_bits >= 3 && options.mean_bits <= 8) || !std::isfinite(options.row_bias_bits)) {
     return Fail(ErrorKind::kUsage, fmt::format("mean bits {} are not between 3 and 8", options.mean_bits));
   }
@@ -211,9 +204,9 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kVbitEncoding = {DType::kVbit,    "vbit",        ReasonNotGroupsOf32, DependsOnData,
+const Encoding kVbitEncoding = {DType::kVbit,    "vbit",        ReasonNotGroups, DependsOnData,
                                 Validate<false>, Encode<false>, Decode<false>};
-const Encoding kVbitRoEncoding = {DType::kVbitRo, "vbit_ro",    ReasonNotGroupsOf32, DependsOnData,
+const Encoding kVbitRoEncoding = {DType::kVbitRo, "vbit_ro",    ReasonNotGroups, DependsOnData,
                                   Validate<true>, Encode<true>, Decode<true>};
 
 }  // namespace cmforge
