@@ -66,8 +66,9 @@ struct MaskCatalog {
 /// architecture does not give, set tail bits, a name twice). Messages begin with "masks: " and name the mask.
 Result<MaskCatalog> ReadMasks(Bytes section, const MaskGeometry& geometry);
 
-/// The section; a looped model gets one FFN row a visit. Fails: kUsage (rows of the wrong size, a quality
-/// that CheckQuality refuses, a name that is empty or occurs twice, experts in a model without them).
+/// The section; a looped model gets one FFN row a visit. `quality` is written as it is, since files of others are
+/// rewritten too: whoever adds a mask calls CheckQuality. Fails: kUsage (rows of the wrong size, set tail bits, a name
+/// that is empty or occurs twice, experts in a model without them).
 Result<std::vector<std::byte>> PackMasks(const MaskCatalog& catalog, const MaskGeometry& geometry);
 
 /// The held-out contract: null, or an object with metric, value, baseline_dense, n_samples > 0 and
