@@ -10,7 +10,6 @@
 #include "quant/ladder.h"
 #include "quant/numeric.h"
 #include "quant/row_blocks.h"
-#include "quant/rung_search.h"
 
 namespace cmforge {
 namespace {
@@ -20,6 +19,20 @@ constexpr int kSteps = kRungs - 2;  // code 0 is taken
 constexpr int64_t kGroupBytes = 8;
 
 std::optional<uint64_t> Size(std::span<const int64_t> shape) { return LadderLayout(shape, kGroupBytes).size; }
+
+float CodeFloat(float w, float inverse) {
+  return RoundHalfEven(std::min(std::max(w * inverse + 1.5f, 0.0f), 3.0f));
+}
+
+float ErrorWith(const float* w, float scale) {
+  const float inverse = 1.0f / scale;
+  float error = 0;
+  for (int64_t i = 0; i < kGroup; ++i) {
+    const float difference = w[i] - (CodeFloat(w[i], inverse) - 1.5f) * scale;
+    error += difference * difference;
+  }
+  return error;
+}
 
 /// A row's choice: ladder and the code of each group (0 for a group of zeros).
 struct RowChoice {
@@ -38,9 +51,15 @@ void ChooseCodes(const float* w, const std::vector<float>& log_scales, LadderPar
     choice.codes[g] = 0;
     if (std::isnan(log_scales[g])) continue;
     const int nominal = Code((log_scales[g] - lo) / step, 0.0f, static_cast<float>(kSteps));
-    const RungChoice found = FindRung<Q2Grid>(w, ladder, nominal, kSteps);
-    choice.codes[g] = static_cast<uint8_t>(found.rung + 1);
-    choice.error += found.error;
+    float least = INFINITY;
+    for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + 1, kSteps); ++rung) {
+      const float error = ErrorWith(w, ladder.rung[rung]);
+      if (error < least) {
+        least = error;
+        choice.codes[g] = static_cast<uint8_t>(rung + 1);
+      }
+    }
+    choice.error += least;
   }
 }
 
@@ -80,9 +99,7 @@ void EncodeRow(const float* w, int64_t first_index, RowSpace& space, std::byte* 
     StoreLadderCode(codes, static_cast<int64_t>(g), code);
     const float inverse = code == 0 ? 0.0f : 1.0f / ladder.rung[code - 1];
     uint64_t bits = 0;
-    for (uint32_t i = 0; i < kGroup; ++i) {
-      bits |= static_cast<uint64_t>(Code(w[i] * inverse + 1.5f, 0.0f, 3.0f)) << (2 * i);
-    }
+    for (uint32_t i = 0; i < kGroup; ++i) bits |= static_cast<uint64_t>(CodeFloat(w[i], inverse)) << (2 * i);
     StoreLe(fields, bits);
   }
 }

@@ -9,7 +9,6 @@
 #include "quant/ladder.h"
 #include "quant/q4_group.h"
 #include "quant/row_blocks.h"
-#include "quant/rung_search.h"
 
 namespace cmforge {
 namespace {
@@ -17,6 +16,18 @@ namespace {
 constexpr int64_t kGroupBytes = 16;
 
 std::optional<uint64_t> Size(std::span<const int64_t> shape) { return LadderLayout(shape, kGroupBytes).size; }
+
+/// Squared error of a group coded with a scale, summed in f32 in order.
+float ErrorWith(const float* w, float scale) {
+  const float inverse = 1.0f / scale;
+  float error = 0;
+  for (int64_t i = 0; i < kGroup; ++i) {
+    const float code = RoundHalfEven(std::min(std::max(w[i] * inverse, -8.0f), 7.0f));
+    const float difference = w[i] - code * scale;
+    error += difference * difference;
+  }
+  return error;
+}
 
 void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_scales, std::byte* nibbles,
                std::byte* params, std::byte* codes, BadValues& bad) {
@@ -41,7 +52,14 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_s
     int best = 0;
     if (!std::isnan(log_scales[g])) {
       const int nominal = Code((log_scales[g] - stored_lo) / step, 0.0f, 31.0f);
-      best = FindRung<Q4Grid>(w, ladder, nominal, kRungs - 1).rung;
+      float least = INFINITY;
+      for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + 1, kRungs - 1); ++rung) {
+        const float error = ErrorWith(w, ladder.rung[rung]);
+        if (error < least) {
+          least = error;
+          best = rung;
+        }
+      }
     }
     StoreLadderCode(codes, g, best);
     const float inverse = 1.0f / ladder.rung[best];
