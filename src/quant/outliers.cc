@@ -50,7 +50,7 @@ Result<int64_t> OutlierCount(double fraction, double standard, int64_t count) {
 }
 
 Result<Outliers> FindOutliers(const FloatRows& source, std::span<const float> column_weights, int64_t wanted,
-                              float least_score, ThreadPool& pool) {
+                              ThreadPool& pool) {
   Outliers result;
   result.threshold = std::numeric_limits<float>::infinity();
   result.first_of_row.resize(static_cast<size_t>(source.rows) + 1);
@@ -69,7 +69,7 @@ Result<Outliers> FindOutliers(const FloatRows& source, std::span<const float> co
     if (bits >> kLowBits == high) ++counts[static_cast<size_t>(worker)][bits & (kLowBuckets - 1)];
   }));
   const auto low = static_cast<uint32_t>(BucketOfRank(counts, kLowBuckets, rank));
-  result.threshold = std::max(std::bit_cast<float>(high << kLowBits | low), least_score);
+  result.threshold = std::bit_cast<float>(high << kLowBits | low);
 
   CMF_CHECK(ForScores(source, column_weights, pool, [&](int, int64_t row, float score) {
     if (score >= result.threshold) ++result.first_of_row[static_cast<size_t>(row) + 1];

@@ -38,6 +38,6 @@ struct Outliers {
 /// The `wanted` weights of largest score; all weights that tie with the last of them are included, so there
 /// may be more. None when `wanted` is 0. Fails: kCorrupt for NaN or Inf.
 Result<Outliers> FindOutliers(const FloatRows& source, std::span<const float> column_weights, int64_t wanted,
-                              float least_score, ThreadPool& pool);
+                              ThreadPool& pool);
 
 }  // namespace cmforge

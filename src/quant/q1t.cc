@@ -8,7 +8,6 @@
 // other files are refused. `column_mean_square` weighs errors and outliers by what the operator really sees.
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "quant/entries.h"
 #include "quant/numeric.h"
@@ -91,109 +90,94 @@ Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
   return {};
 }
 
-/// The weights of one group as the search sees them. Outliers have size and importance 0, so that sums pass
-/// over them without a branch.
-struct Group {
-  float size[kGroup];         // |w|
-  double importance[kGroup];  // of an error in this column
-  int64_t kept = 0;           // weights that are no outliers
-};
-
-/// A way to code a group: weights of at least `threshold` become ±scale, the others 0.
+/// A way to code one group: a scale and which weights are not zero.
 struct Ternary {
   float scale = 0;
-  float threshold = 0;
+  uint32_t nonzero = 0;  // bit i: weight i
+  double error = 0;
 };
 
-double CodedSize(float size, const Ternary& choice) { return size >= choice.threshold ? choice.scale : 0.0f; }
-
-double ErrorOf(const Group& group, const Ternary& choice) {
-  double terms[kGroup];
-  for (int64_t i = 0; i < kGroup; ++i) {
-    const double difference = group.size[i] - CodedSize(group.size[i], choice);
-    terms[i] = group.importance[i] * difference * difference;
-  }
+/// d-weighted squared error of a choice; outliers (bits of `skip`) do not count.
+double ErrorOf(const float* w, const double* d, uint32_t skip, const Ternary& choice) {
   double error = 0;
-  for (const double term : terms) error += term;
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    if (skip >> i & 1u) continue;
+    const double q = (choice.nonzero >> i & 1u) == 0 ? 0.0 : w[i] >= 0 ? choice.scale : -choice.scale;
+    const double difference = w[i] - q;
+    error += d[i] * difference * difference;
+  }
   return error;
 }
 
-/// The better of the scale that is the mean size, and the one that fits the weights of at least 0.7 of it.
-Ternary ChooseScale(const Group& group) {
+Ternary EncodeGroup(const float* w, const double* d, uint32_t skip) {
   float sum = 0;
-  for (const float size : group.size) sum += size;
-  const float mean = group.kept == 0 ? 0.0f : sum / static_cast<float>(group.kept);
-  const float scale = StoredScale(mean);
-  const Ternary plain = {scale, 0.5f * scale};
-  if (mean == 0) return plain;
+  int kept = 0;
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    if (skip >> i & 1u) continue;
+    sum += std::fabs(w[i]);
+    ++kept;
+  }
+  const float mean = kept == 0 ? 0.0f : sum / static_cast<float>(kept);
 
-  Ternary fitted = {0, 0.7f * mean};
-  double weighted[kGroup], weights[kGroup];
-  for (int64_t i = 0; i < kGroup; ++i) {
-    weights[i] = group.size[i] >= fitted.threshold ? group.importance[i] : 0.0;
-    weighted[i] = weights[i] * static_cast<double>(group.size[i]);
+  Ternary plain{.scale = StoredScale(mean)};
+  Ternary fitted;
+  double weighted = 0, weight = 0;
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    if (skip >> i & 1u) continue;
+    const float magnitude = std::fabs(w[i]);
+    if (magnitude >= 0.5f * plain.scale) plain.nonzero |= 1u << i;
+    if (magnitude >= 0.7f * mean) {
+      fitted.nonzero |= 1u << i;
+      weighted += d[i] * static_cast<double>(magnitude);
+      weight += d[i];
+    }
   }
-  double size = 0, weight = 0;
-  for (int64_t i = 0; i < kGroup; ++i) {
-    size += weighted[i];
-    weight += weights[i];
+  plain.error = ErrorOf(w, d, skip, plain);
+  if (weight > 0) {
+    fitted.scale = StoredScale(static_cast<float>(weighted / weight));
+    fitted.error = ErrorOf(w, d, skip, fitted);
+    if (fitted.error < plain.error) return fitted;
   }
-  if (!(weight > 0)) return plain;
-  fitted.scale = StoredScale(static_cast<float>(size / weight));
-  return ErrorOf(group, fitted) < ErrorOf(group, plain) ? fitted : plain;
+  return plain;
 }
 
-/// What all rows of a tensor share.
-struct RowEncoder {
-  int64_t cols;
-  std::vector<double> importance;     // [cols]
-  std::vector<float> column_weights;  // [cols], or empty
-  float outlier_score;
-
-  void Encode(const float* w, int64_t first_index, std::vector<Ternary>& choices, std::byte* tile,
-              std::byte* entries, BadValues& bad) const;
-};
-
-void RowEncoder::Encode(const float* w, int64_t first_index, std::vector<Ternary>& choices, std::byte* tile,
-                        std::byte* entries, BadValues& bad) const {
+void EncodeRow(const float* w, int64_t cols, std::span<const double> d, std::span<const float> column_weights,
+               float threshold, int64_t first_index, std::vector<Ternary>& choices, std::byte* tile,
+               std::byte* entries, BadValues& bad) {
+  const int64_t groups = cols / kGroup;
   double dot = 0, square = 0;
-  for (int64_t first = 0; first < cols; first += kGroup) {
-    Group group;
-    for (int64_t i = 0; i < kGroup; ++i) {
-      const int64_t column = first + i;
-      const bool is_outlier = OutlierScore(w[column], column_weights, column) >= outlier_score;
-      group.size[i] = is_outlier ? 0.0f : std::fabs(w[column]);
-      group.importance[i] = is_outlier ? 0.0 : importance[static_cast<size_t>(column)];
-      group.kept += is_outlier ? 0 : 1;
-      if (!is_outlier) continue;
+  for (int64_t g = 0; g < groups; ++g) {
+    const float* values = w + g * kGroup;
+    const double* weights = d.data() + g * kGroup;
+    uint32_t skip = 0;
+    for (uint32_t i = 0; i < kGroup; ++i) {
+      const int64_t column = g * kGroup + i;
+      if (OutlierScore(values[i], column_weights, column) < threshold) continue;
+      skip |= 1u << i;
       StoreLe(entries, static_cast<uint16_t>(column));
-      StoreLe(entries + 2, StoredOutlier(w[column], first_index + column, bad));
+      StoreLe(entries + 2, StoredOutlier(values[i], first_index + column, bad));
       entries += kEntry;
     }
-    const Ternary choice = ChooseScale(group);
-    choices[static_cast<size_t>(first / kGroup)] = choice;
-    for (int64_t i = 0; i < kGroup; ++i) {
-      const double coded = CodedSize(group.size[i], choice);
-      dot += group.importance[i] * coded * static_cast<double>(group.size[i]);
-      square += group.importance[i] * coded * coded;
+    const Ternary choice = EncodeGroup(values, weights, skip);
+    for (uint32_t i = 0; i < kGroup; ++i) {
+      if ((choice.nonzero >> i & 1u) == 0) continue;
+      const double q = values[i] >= 0 ? choice.scale : -choice.scale;
+      dot += weights[i] * q * values[i];
+      square += weights[i] * q * q;
     }
+    choices[static_cast<size_t>(g)] = choice;
   }
-  // One factor for all scales of the row takes back what dropping the small weights lost.
   const auto correction = static_cast<float>(square > 0 ? std::clamp(dot / square, 0.5, 2.0) : 1.0);
-  for (int64_t first = 0; first < cols; first += kGroup, tile += kTile) {
-    const Ternary& choice = choices[static_cast<size_t>(first / kGroup)];
-    StoreLe(tile, StoredOutlier(choice.scale * correction, first_index + first, bad));
-    int32_t codes[35] = {};
-    for (int64_t i = 0; i < kGroup; ++i) {
-      const float value = w[first + i];
-      const bool is_coded = std::fabs(value) >= choice.threshold &&
-                            OutlierScore(value, column_weights, first + i) < outlier_score;
-      codes[i] = !is_coded ? 0 : value >= 0 ? 1 : 2;
-    }
-    for (int byte = 0; byte < 7; ++byte) {
-      const int32_t* five = codes + 5 * byte;
-      tile[2 + byte] =
-          static_cast<std::byte>(five[0] + 3 * five[1] + 9 * five[2] + 27 * five[3] + 81 * five[4]);
+  for (int64_t g = 0; g < groups; ++g, tile += kTile) {
+    const Ternary& choice = choices[static_cast<size_t>(g)];
+    StoreLe(tile, StoredOutlier(choice.scale * correction, first_index + g * kGroup, bad));
+    const float* values = w + g * kGroup;
+    for (uint32_t byte = 0; byte < 7; ++byte) {
+      int32_t packed = 0;
+      for (uint32_t i = std::min<uint32_t>(5 * byte + 5, kGroup); i-- > 5 * byte;) {
+        packed = packed * 3 + ((choice.nonzero >> i & 1u) == 0 ? 0 : values[i] >= 0 ? 1 : 2);
+      }
+      tile[2 + byte] = static_cast<std::byte>(packed);
     }
   }
 }
@@ -206,19 +190,17 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
     return Fail(ErrorKind::kUsage, fmt::format("column statistics are for {} columns, the tensor has {}",
                                                importance.size(), source.cols));
   }
-  RowEncoder encoder{source.cols, std::vector<double>(static_cast<size_t>(source.cols), 1.0), {}, 0};
+  std::vector<double> d(static_cast<size_t>(source.cols), 1.0);
+  std::vector<float> column_weights;
   for (size_t i = 0; i < importance.size(); ++i) {
     if (!(importance[i] >= 0) || !std::isfinite(importance[i])) {
       return Fail(ErrorKind::kUsage, fmt::format("column statistics: {} at column {}", importance[i], i));
     }
-    encoder.importance[i] = importance[i];
-    encoder.column_weights.push_back(std::sqrt(importance[i]));
+    d[i] = importance[i];
+    column_weights.push_back(std::sqrt(importance[i]));
   }
   CMF_TRY(const int64_t wanted, OutlierCount(options.outlier_fraction, 0.0, source.rows * source.cols));
-  // A weight of score 0 is not worth keeping, even where there are fewer better ones than wanted.
-  constexpr float kLeastScore = std::numeric_limits<float>::denorm_min();
-  CMF_TRY(const Outliers outliers, FindOutliers(source, encoder.column_weights, wanted, kLeastScore, pool));
-  encoder.outlier_score = outliers.threshold;
+  CMF_TRY(Outliers outliers, FindOutliers(source, column_weights, wanted, pool));
   if (outliers.count() > UINT32_MAX) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{} outliers are more than a 32-bit count holds", outliers.count()));
@@ -235,10 +217,11 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
                                             std::vector<Ternary>(static_cast<size_t>(groups)));
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
-      encoder.Encode(block.values + (row - block.begin) * source.cols, row * source.cols,
-                     choices[static_cast<size_t>(block.worker)], payload.data() + row * groups * kTile,
-                     payload.data() + overlay + outliers.first_of_row[static_cast<size_t>(row)] * kEntry,
-                     *block.bad);
+      EncodeRow(block.values + (row - block.begin) * source.cols, source.cols, d, column_weights,
+                outliers.threshold, row * source.cols, choices[static_cast<size_t>(block.worker)],
+                payload.data() + row * groups * kTile,
+                payload.data() + overlay + outliers.first_of_row[static_cast<size_t>(row)] * kEntry,
+                *block.bad);
     }
   }));
   return payload;
