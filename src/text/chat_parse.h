@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,13 +50,17 @@ struct AnswerDelta {
 };
 
 /// Parses an answer piece by piece. The text must keep the marks (decode without skipping special tokens, but
-/// without the stop token). Text that may be the beginning of a mark is withheld until it is decided. Joined
-/// deltas are what ParseAnswer gives for the whole text, wherever it was cut. A tool call that does not
-/// parse is handed out as content, as written: nothing the model said is lost.
+/// without the stop token). Text that may be the beginning of a mark is withheld until it is decided, and so
+/// are blanks, which are dropped beside a mark. Joined deltas are what ParseAnswer gives for the whole text,
+/// wherever it was cut. A tool call that does not parse is handed out as content, as written: nothing the
+/// model said is lost. A call that the end of the answer cuts short counts if all but its closing mark is
+/// there.
 class AnswerParser {
  public:
   /// `in_reasoning`: the prompt already opened the reasoning block (it ends in "<think>\n").
-  explicit AnswerParser(AnswerFormat format, bool in_reasoning = false);
+  /// `tools`: the tools of the request, if known; where a format writes arguments without quotes, their
+  /// schemas tell a string from a number (without them, what reads as JSON is JSON).
+  explicit AnswerParser(AnswerFormat format, bool in_reasoning = false, Json tools = nullptr);
 
   AnswerDelta Feed(std::string_view text);
   AnswerDelta Finish();  // no more text: what was withheld comes out
@@ -63,12 +68,42 @@ class AnswerParser {
   [[nodiscard]] const Answer& answer() const { return answer_; }
 
  private:
+  enum class State : uint8_t { kStart, kText, kReasoning, kCall, kHeader, kMessage };
+  enum class Channel : uint8_t { kContent, kReasoning, kCall };
+  struct Mark;
+
+  static std::span<const Mark> Marks(AnswerFormat format);
+  AnswerDelta Take();
+  void Process(bool is_end);
+  bool Step(bool is_end);  // false: nothing more to do with what is pending
+  bool StepStart(bool is_end);
+  bool StepText(bool is_end);
+  bool StepReasoning(bool is_end);
+  bool StepCall(bool is_end);
+  bool StepHeader(bool is_end);
+  bool StepMessage(bool is_end);
+  void Open(const Mark& mark);
+  void EndMessage();
+  void Show(Channel channel, std::string_view text);
+  void DropBlanks(Channel channel);
+
   AnswerFormat format_;
-  bool in_reasoning_;
+  Json tools_;
+  State state_ = State::kText;
+  std::string pending_;         // not decided yet
+  size_t scanned_ = 0;          // of it, looked at in vain for the end of a call
+  const Mark* open_ = nullptr;  // of the current call or reasoning; null: the prompt opened it
+  std::string blanks_[2];       // withheld white space, by channel
+  bool skips_blanks_[2] = {false, false};
+  Channel channel_ = Channel::kContent;  // of a harmony message
+  std::string recipient_;
+  std::string body_;  // of a harmony call
+  AnswerDelta delta_;
   Answer answer_;
 };
 
-Answer ParseAnswer(AnswerFormat format, std::string_view text, bool in_reasoning = false);
+Answer ParseAnswer(AnswerFormat format, std::string_view text, bool in_reasoning = false,
+                   const Json& tools = nullptr);
 
 /// True when a rendered prompt ends inside an opened reasoning block ("<think>" without its end).
 bool PromptOpensReasoning(std::string_view prompt);

@@ -11,8 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/result.h"
+
+namespace cmforge {
+using Json = nlohmann::ordered_json;  // base/json.h, for those that need more than its name
+}
 
 namespace cmforge::jinja {
 
@@ -48,19 +53,20 @@ struct LocalTime {
   static Result<LocalTime> ParseIso(std::string_view text);
 };
 
-/// Bounds of one rendering. Depth is bounded besides, at what a thread's stack surely holds.
+/// Bounds of one rendering.
 struct Limits {
   int64_t steps = 100'000'000;       // nodes evaluated, items visited, and bytes moved / 16
   int64_t output_bytes = 64 << 20;   // of the result and of every captured block
-  int64_t memory_bytes = 512 << 20;  // all values made while rendering, together
+  int64_t memory_bytes = 256 << 20;  // all values made while rendering, together
+  int64_t stack_bytes = 2 << 20;     // of the calling thread; macros may call each other 200 deep besides
 };
 
 struct RenderOptions {
-  std::optional<LocalTime> now;  // without it strftime_now() shows LocalTime::Now()
-  Limits limits;
+  std::optional<LocalTime> now = {};  // without it strftime_now() shows LocalTime::Now()
+  Limits limits = {};
   bool allow_mutation = false;  // list.append, dict.update and their kin work instead of being refused
   /// String nodes of the context (by address) whose characters are traced to the output: see Rendering.
-  std::vector<const Json*> traced;
+  std::vector<const Json*> traced = {};
 };
 
 /// Where traced strings ended up. `traced` are byte ranges [begin, end) of `text`, ascending, not touching.
