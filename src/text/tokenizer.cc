@@ -31,7 +31,7 @@ class FileTokenizer : public Tokenizer, public std::enable_shared_from_this<File
     takes_bytes_ = file_.pre_tokenizer.ends_in_bytes() && file_.model->TakesBytes();
   }
 
-  Result<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const override {
+  Result<std::vector<TokenId>> Encode(std::string_view text, const TokenizeOptions& options) const override {
     const Lease scratch(*this);
     std::vector<TokenId> ids;
     CMF_CHECK(AddIds(text, options, *scratch, ids));
@@ -39,7 +39,7 @@ class FileTokenizer : public Tokenizer, public std::enable_shared_from_this<File
   }
 
   Result<std::vector<TokenId>> EncodePair(std::string_view first, std::string_view second,
-                                          const EncodeOptions& options) const override {
+                                          const TokenizeOptions& options) const override {
     const Lease scratch(*this);
     std::vector<TokenId> first_ids, second_ids;
     CMF_CHECK(AddIds(first, options, *scratch, first_ids));
@@ -194,7 +194,7 @@ class FileTokenizer : public Tokenizer, public std::enable_shared_from_this<File
     return file_.model->vocabulary().TextOf(id);
   }
 
-  Result<void> AddIds(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
+  Result<void> AddIds(std::string_view text, const TokenizeOptions& options, EncodeScratch& scratch,
                       std::vector<TokenId>& ids) const {
     if (text.size() > kMaxTextBytes) {
       return Fail(ErrorKind::kLimit,
@@ -249,7 +249,7 @@ class FileTokenizer : public Tokenizer, public std::enable_shared_from_this<File
   }
 
   Result<std::vector<TokenId>> PutTogether(std::vector<TokenId> first, std::vector<TokenId>* second,
-                                           const EncodeOptions& options) const {
+                                           const TokenizeOptions& options) const {
     if (options.apply_truncation_and_padding && file_.truncation) {
       const size_t added = options.add_special ? file_.post_processor.AddedCount(second != nullptr) : 0;
       CMF_CHECK(file_.truncation->Apply(first, second, added));

@@ -53,8 +53,6 @@ class StreamDecoder {
 /// numbered from the vocabulary's size on, in file order, whatever the file says.
 class Tokenizer {
  public:
-  using EncodeOptions = TokenizeOptions;
-
   virtual ~Tokenizer() = default;
 
   /// Reads the text of a tokenizer.json; `what` names it in messages. `json` is not kept.
@@ -66,11 +64,11 @@ class Tokenizer {
   /// Fails: kUsage (text that is not UTF-8: the byte; an unknown character where the model has no unknown
   /// token; stored truncation that can't be applied), kLimit (a pattern that backtracks beyond all bounds).
   virtual Result<std::vector<TokenId>> Encode(std::string_view text,
-                                              const EncodeOptions& options = {}) const = 0;
+                                              const TokenizeOptions& options = {}) const = 0;
 
   /// Two texts put together by the post-processor (one after the other when it has no form for pairs).
   virtual Result<std::vector<TokenId>> EncodePair(std::string_view first, std::string_view second,
-                                                  const EncodeOptions& options = {}) const = 0;
+                                                  const TokenizeOptions& options = {}) const = 0;
 
   /// Well-formed UTF-8 whatever the ids; ids outside the vocabulary are left out.
   [[nodiscard]] virtual std::string Decode(std::span<const TokenId> ids, bool skip_special = true) const = 0;

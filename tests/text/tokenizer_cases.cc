@@ -44,7 +44,7 @@ class Comparer {
   }
 
   Result<Ids> Run(const Json& line, bool add_special) {
-    EncodeOptions options;
+    TokenizeOptions options;
     options.add_special = add_special;
     options.apply_truncation_and_padding = true;
     const auto text = line["text"].get<std::string>();
