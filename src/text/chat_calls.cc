@@ -12,7 +12,9 @@ constexpr size_t npos = std::string_view::npos;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr int kMaxDepth = 64;  // of values inside of a call
 
-size_t SkipBlanks(std::string_view text, size_t at) { return std::min(text.find_first_not_of(kBlanks, at), text.size()); }
+size_t SkipBlanks(std::string_view text, size_t at) {
+  return std::min(text.find_first_not_of(kBlanks, at), text.size());
+}
 
 std::string_view Trim(std::string_view text) {
   const size_t begin = SkipBlanks(text, 0);
@@ -27,7 +29,9 @@ bool TakePrefix(std::string_view* text, std::string_view prefix) {
 }
 
 // Whether `text`, cut short, may still begin with `mark`.
-bool MayBecome(std::string_view text, std::string_view mark) { return text.size() < mark.size() && mark.starts_with(text); }
+bool MayBecome(std::string_view text, std::string_view mark) {
+  return text.size() < mark.size() && mark.starts_with(text);
+}
 
 CallScan Bad(size_t size) { return {State::kBad, size, {}}; }
 
@@ -113,7 +117,8 @@ Json ParameterSchema(const Json& tools, std::string_view function, std::string_v
     if (!tool.is_object()) continue;
     const Json& f = tool.contains("function") ? tool["function"] : tool;
     if (!f.is_object() || f.value("name", Json()) != function || !f.contains("parameters")) continue;
-    const Json properties = f["parameters"].is_object() ? f["parameters"].value("properties", Json()) : Json();
+    const Json properties =
+        f["parameters"].is_object() ? f["parameters"].value("properties", Json()) : Json();
     if (properties.is_object()) return properties.value(std::string(parameter), Json());
   }
   return nullptr;
@@ -158,7 +163,8 @@ bool FunctionsFromTags(std::string_view text, const Json& tools, std::vector<Too
         end = std::min({text.find("\n<parameter="), text.find("\n</function>"), text.size()});
         skip = 0;
       }
-      arguments[key] = BareValue(WithoutNewlines(text.substr(0, end)), ParameterSchema(tools, call.name, key));
+      arguments[key] =
+          BareValue(WithoutNewlines(text.substr(0, end)), ParameterSchema(tools, call.name, key));
       text = Trim(text.substr(end + skip));
     }
     if (!TakePrefix(&text, "</function>") && !text.empty()) return false;
@@ -176,7 +182,8 @@ bool CallFromArgKeys(std::string_view text, const Json& tools, std::vector<ToolC
   if (call.name.empty() || call.name.find_first_of("<>{} \n") != npos) return false;
   text = first == npos ? std::string_view() : text.substr(first);
   Json arguments = Json::object();
-  const auto tagged = [&text](std::string_view open, std::string_view close) -> std::optional<std::string_view> {
+  const auto tagged = [&text](std::string_view open,
+                              std::string_view close) -> std::optional<std::string_view> {
     text = text.substr(SkipBlanks(text, 0));
     if (!TakePrefix(&text, open)) return std::nullopt;
     const size_t end = text.find(close);
@@ -446,7 +453,8 @@ CallScan ScanDeepSeek(std::string_view text, bool is_end) {
   return {State::kCalls, size, {{"", std::string(name), std::string(arguments)}}};
 }
 
-// <｜DSML｜invoke name="N"> <｜DSML｜parameter name="K" string="true">V</｜DSML｜parameter> … </｜DSML｜invoke> …
+// <｜DSML｜invoke name="N"> <｜DSML｜parameter name="K" string="true">V</｜DSML｜parameter> …
+// </｜DSML｜invoke> …
 CallScan ScanDsml(std::string_view text, bool is_end) {
   constexpr std::string_view kEnd = "</｜DSML｜function_calls>";
   const size_t close = text.find(kEnd);

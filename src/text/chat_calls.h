@@ -1,5 +1,5 @@
-// How models spell tool calls, one function a spelling. Each looks at the text behind an opening mark and says
-// whether a whole call is there yet.
+// How models spell tool calls, one function a spelling. Each looks at the text behind an opening mark and
+// says whether a whole call is there yet.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct CallScan {
 /// tools of the request: their schemas tell strings from other values where a spelling does not.
 CallScan ScanCall(CallSyntax syntax, std::string_view text, bool is_end, const Json& tools);
 
-/// Bytes of the JSON value that `text` begins with (blanks before it included); 0 when it is not complete, npos
-/// when it cannot become one.
+/// Bytes of the JSON value that `text` begins with (blanks before it included); 0 when it is not complete,
+/// npos when it cannot become one.
 size_t JsonValueSize(std::string_view text);
 
 }  // namespace cmforge

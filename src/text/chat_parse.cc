@@ -290,7 +290,8 @@ bool AnswerParser::StepCall(bool is_end) {
   return true;
 }
 
-// <|start|>assistant to=functions.NAME<|channel|>commentary json<|message|>: any part but the last may be missing.
+// <|start|>assistant to=functions.NAME<|channel|>commentary json<|message|>: any part but the last may be
+// missing.
 bool AnswerParser::StepHeader(bool is_end) {
   const size_t at = pending_.find(kMessageMark);
   if (at == npos) {
@@ -419,11 +420,14 @@ bool PromptOpensReasoning(std::string_view prompt) {
   struct Pair {
     std::string_view open, close;
   };
-  static constexpr Pair kPairs[] = {
-      {"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}, {"<|channel>thought", "<channel|>"}};
+  static constexpr Pair kPairs[] = {{"<think>", "</think>"},
+                                    {"[THINK]", "[/THINK]"},
+                                    {"<seed:think>", "</seed:think>"},
+                                    {"<|channel>thought", "<channel|>"}};
   // Only at the very end, so that an opening typed by a user long before does not count.
   const std::string_view trimmed = prompt.substr(0, prompt.find_last_not_of(kBlanks) + 1);
-  return std::any_of(std::begin(kPairs), std::end(kPairs), [&](const Pair& p) { return trimmed.ends_with(p.open); });
+  return std::any_of(std::begin(kPairs), std::end(kPairs),
+                     [&](const Pair& p) { return trimmed.ends_with(p.open); });
 }
 
 }  // namespace cmforge

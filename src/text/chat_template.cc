@@ -16,7 +16,8 @@ constexpr std::string_view kChatMl =
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}"
     "{{ '<|im_start|>assistant\\n' }}"
-    "{%- if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif -%}"
+    "{%- if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif "
+    "-%}"
     "{%- endif -%}";
 
 std::string_view TypeOf(const Json& json) { return json.type_name(); }
@@ -43,16 +44,20 @@ Result<ChatTemplateText> FromList(const Json& list, bool with_tools, std::string
   if (entry == nullptr) {
     std::string names;
     for (const Json& e : list) {
-      if (e.is_object() && e.contains("name") && e["name"].is_string()) names += " " + e["name"].get<std::string>();
+      if (e.is_object() && e.contains("name") && e["name"].is_string())
+        names += " " + e["name"].get<std::string>();
     }
-    return Fail(ErrorKind::kNotFound, fmt::format("tokenizer_config.json: chat_template '{}' is not among:{}", chosen, names));
+    return Fail(ErrorKind::kNotFound,
+                fmt::format("tokenizer_config.json: chat_template '{}' is not among:{}", chosen, names));
   }
   const Json text = entry->value("template", Json());
   if (!text.is_string()) {
-    return Fail(ErrorKind::kCorrupt, fmt::format("tokenizer_config.json: chat_template '{}': its template is {}, not a string",
-                                                 chosen, TypeOf(text)));
+    return Fail(ErrorKind::kCorrupt,
+                fmt::format("tokenizer_config.json: chat_template '{}': its template is {}, not a string",
+                            chosen, TypeOf(text)));
   }
-  return ChatTemplateText{text.get<std::string>(), fmt::format("tokenizer_config.json: chat_template '{}'", chosen)};
+  return ChatTemplateText{text.get<std::string>(),
+                          fmt::format("tokenizer_config.json: chat_template '{}'", chosen)};
 }
 
 void CollectTokens(const Json& config, std::vector<std::pair<std::string, std::string>>* tokens) {
@@ -62,7 +67,8 @@ void CollectTokens(const Json& config, std::vector<std::pair<std::string, std::s
     const Json& value = it.value();
     const Json& text = value.is_object() && value.contains("content") ? value["content"] : value;
     if (!text.is_string()) continue;
-    const bool is_known = std::any_of(tokens->begin(), tokens->end(), [&](const auto& t) { return t.first == it.key(); });
+    const bool is_known =
+        std::any_of(tokens->begin(), tokens->end(), [&](const auto& t) { return t.first == it.key(); });
     if (!is_known) tokens->emplace_back(it.key(), text.get<std::string>());
   }
 }
@@ -95,13 +101,15 @@ Result<std::optional<ChatTemplateText>> ChooseChatTemplate(std::optional<std::st
   if (!tokenizer_config.is_object() || !tokenizer_config.contains("chat_template")) return std::nullopt;
   const Json& value = tokenizer_config["chat_template"];
   if (value.is_null()) return std::nullopt;
-  if (value.is_string()) return ChatTemplateText{value.get<std::string>(), "tokenizer_config.json: chat_template"};
+  if (value.is_string())
+    return ChatTemplateText{value.get<std::string>(), "tokenizer_config.json: chat_template"};
   if (value.is_array()) {
     CMF_TRY(ChatTemplateText text, FromList(value, with_tools, name));
     return text;
   }
-  return Fail(ErrorKind::kCorrupt,
-              fmt::format("tokenizer_config.json: chat_template is {}, not a string or a list", TypeOf(value)));
+  return Fail(
+      ErrorKind::kCorrupt,
+      fmt::format("tokenizer_config.json: chat_template is {}, not a string or a list", TypeOf(value)));
 }
 
 std::vector<std::pair<std::string, std::string>> SpecialTokenVariables(const Json& tokenizer_config,
@@ -125,7 +133,8 @@ Result<ChatRequest> ParseChatRequest(const Json& json) {
     const std::string& key = it.key();
     const Json& value = it.value();
     if (key == "messages") {
-      if (!value.is_array()) return Fail(ErrorKind::kUsage, fmt::format("messages: {}, not a list", TypeOf(value)));
+      if (!value.is_array())
+        return Fail(ErrorKind::kUsage, fmt::format("messages: {}, not a list", TypeOf(value)));
       request.messages = value;
     } else if (key == "tools" || key == "documents") {
       if (!value.is_array() && !value.is_null()) {
@@ -134,7 +143,8 @@ Result<ChatRequest> ParseChatRequest(const Json& json) {
       (key == "tools" ? request.tools : request.documents) = value;
     } else if (key == "add_generation_prompt") {
       if (!value.is_boolean()) {
-        return Fail(ErrorKind::kUsage, fmt::format("add_generation_prompt: {}, not true or false", TypeOf(value)));
+        return Fail(ErrorKind::kUsage,
+                    fmt::format("add_generation_prompt: {}, not true or false", TypeOf(value)));
       }
       request.add_generation_prompt = value.get<bool>();
     } else {
@@ -162,7 +172,8 @@ Json ChatTemplate::Context(const ChatRequest& request) const {
   context["tools"] = request.tools;
   context["documents"] = request.documents;
   context["add_generation_prompt"] = request.add_generation_prompt;
-  for (auto it = request.variables.begin(); it != request.variables.end(); ++it) context[it.key()] = it.value();
+  for (auto it = request.variables.begin(); it != request.variables.end(); ++it)
+    context[it.key()] = it.value();
   return context;
 }
 

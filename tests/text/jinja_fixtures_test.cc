@@ -1,7 +1,7 @@
 // Snippets with what Python's jinja2 makes of them: text byte for byte, errors by kind.
-#include <string>
-
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -26,7 +26,8 @@ TEST(JinjaSnippets, RenderAsTheReferenceDoes) {
     RenderOptions render;
     render.now = LocalTime::ParseIso(c.value("now", "2025-07-26T09:05:07")).value();
     const Result<Template> parsed = Template::Parse(source, name, options);
-    Result<std::string> text = !parsed ? Fail(parsed.error()) : parsed->Render(c.value("vars", Json::object()), render);
+    Result<std::string> text =
+        !parsed ? Fail(parsed.error()) : parsed->Render(c.value("vars", Json::object()), render);
     if (c.contains("expected")) {
       const std::string expected = c.at("expected");
       EXPECT_TRUE(text) << name << ": " << source << "\n" << text.error().message;

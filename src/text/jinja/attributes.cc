@@ -19,10 +19,11 @@ namespace {
 // Attributes that every Python object has: the sandbox hides them, so that they are undefined with a reason.
 bool IsObjectAttribute(std::string_view name) {
   static constexpr std::string_view kNames[] = {
-      "__class__",  "__delattr__",   "__dir__",    "__doc__",        "__eq__",          "__format__",
-      "__ge__",     "__getattribute__", "__getstate__", "__gt__",    "__hash__",        "__init__",
-      "__init_subclass__", "__le__", "__lt__",     "__ne__",         "__new__",         "__reduce__",
-      "__reduce_ex__", "__repr__",   "__setattr__", "__sizeof__",    "__str__",         "__subclasshook__"};
+      "__class__",   "__delattr__", "__dir__",           "__doc__",         "__eq__",
+      "__format__",  "__ge__",      "__getattribute__",  "__getstate__",    "__gt__",
+      "__hash__",    "__init__",    "__init_subclass__", "__le__",          "__lt__",
+      "__ne__",      "__new__",     "__reduce__",        "__reduce_ex__",   "__repr__",
+      "__setattr__", "__sizeof__",  "__str__",           "__subclasshook__"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -30,7 +31,8 @@ bool IsContainerAttribute(const Value& value, std::string_view name) {
   if (name == "__len__" || name == "__contains__" || name == "__getitem__" || name == "__iter__") {
     return HasLength(value) && !value.is_undefined();
   }
-  return (value.is_string() || value.is_sequence()) && (name == "__add__" || name == "__mul__" || name == "__rmul__");
+  return (value.is_string() || value.is_sequence()) &&
+         (name == "__add__" || name == "__mul__" || name == "__rmul__");
 }
 
 Value Refused(Runtime& rt, const Value& value, std::string_view name) {
@@ -98,7 +100,8 @@ Result<Value> OwnItem(Runtime& rt, const Value& value, const Value& key) {
         bool found = false;
         return StringItem(rt, *value.string, index, &found);
       }
-      const int64_t size = value.is(Kind::kRange) ? value.range->size : static_cast<int64_t>(value.list->size);
+      const int64_t size =
+          value.is(Kind::kRange) ? value.range->size : static_cast<int64_t>(value.list->size);
       if (index < 0) index += size;
       if (index < 0 || index >= size) return Value();
       if (value.is(Kind::kRange)) return Value::Int(value.range->at(index));
@@ -217,7 +220,8 @@ Result<int64_t> SliceNumber(const Value& value, int64_t otherwise) {
 
 }  // namespace
 
-Result<Value> GetSlice(Runtime& rt, const Value& value, const Value& start, const Value& stop, const Value& step) {
+Result<Value> GetSlice(Runtime& rt, const Value& value, const Value& start, const Value& stop,
+                       const Value& step) {
   if (value.is_undefined()) return UndefinedFault(value);
   if (!value.is_string() && !value.is_sequence() && !value.is(Kind::kRange)) {
     if (value.is(Kind::kDict)) return Fault(error_name::kRuntime, "TypeError: unhashable type: 'slice'");

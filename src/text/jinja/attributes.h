@@ -13,7 +13,8 @@ Result<Value> GetAttribute(Runtime& rt, const Value& value, std::string_view nam
 /// value[key]: the item, else the attribute.
 Result<Value> GetItem(Runtime& rt, const Value& value, const Value& key);
 /// value[start:stop:step]; none for what is left out.
-Result<Value> GetSlice(Runtime& rt, const Value& value, const Value& start, const Value& stop, const Value& step);
+Result<Value> GetSlice(Runtime& rt, const Value& value, const Value& start, const Value& stop,
+                       const Value& step);
 /// The attribute alone; kMissing when there is none.
 Result<Value> OwnAttribute(Runtime& rt, const Value& value, std::string_view name);
 

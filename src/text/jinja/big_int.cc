@@ -8,8 +8,8 @@
 
 namespace cmforge::jinja {
 
-BigInt::BigInt(int64_t value) : BigInt(FromUnsigned(value < 0 ? 0 - static_cast<uint64_t>(value)
-                                                              : static_cast<uint64_t>(value))) {
+BigInt::BigInt(int64_t value)
+    : BigInt(FromUnsigned(value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value))) {
   negative_ = value < 0;
 }
 
@@ -80,7 +80,8 @@ int64_t BigInt::ToInt64() const {
 
 double BigInt::ToDouble() const {
   const int64_t n = bits();
-  if (n > 1024) return negative_ ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  if (n > 1024)
+    return negative_ ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
   // The top 64 bits, with the lowest one set when anything below is: then the conversion rounds rightly.
   uint64_t top = 0;
   const int64_t drop = std::max<int64_t>(0, n - 64);

@@ -138,23 +138,27 @@ class BraceFormatter {
   static std::optional<int64_t> AsNumber(std::string_view text) {
     int64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (text.empty() || text[0] == '-' || end != text.data() + text.size() || error != std::errc()) return std::nullopt;
+    if (text.empty() || text[0] == '-' || end != text.data() + text.size() || error != std::errc())
+      return std::nullopt;
     return number;
   }
 
   Result<Value> First(std::string_view name) {
     std::optional<int64_t> number = AsNumber(name);
     if (name.empty()) {
-      if (is_manual_) return Bad("cannot switch from manual field specification to automatic field numbering");
+      if (is_manual_)
+        return Bad("cannot switch from manual field specification to automatic field numbering");
       is_automatic_ = true;
       number = next_++;
     } else if (number) {
-      if (is_automatic_) return Bad("cannot switch from automatic field numbering to manual field specification");
+      if (is_automatic_)
+        return Bad("cannot switch from automatic field numbering to manual field specification");
       is_manual_ = true;
     }
     if (number) {
       if (*number >= static_cast<int64_t>(arguments_.positional.size())) {
-        return Fault(error_name::kRuntime, "IndexError: Replacement index out of range for positional args tuple");
+        return Fault(error_name::kRuntime,
+                     "IndexError: Replacement index out of range for positional args tuple");
       }
       return arguments_.positional[static_cast<size_t>(*number)];
     }
@@ -185,7 +189,8 @@ Result<Value> BraceFormat(Runtime& rt, const Value& pattern, const Arguments& ar
 }
 
 Result<Value> BraceFormatMap(Runtime& rt, const Value& pattern, const Value& mapping) {
-  if (!mapping.is(Kind::kDict)) return RuntimeFault("TypeError: '{}' object is not a mapping", TypeName(mapping));
+  if (!mapping.is(Kind::kDict))
+    return RuntimeFault("TypeError: '{}' object is not a mapping", TypeName(mapping));
   TextBuilder out(rt);
   CMF_CHECK(BraceFormatter(rt, pattern.special, {}, mapping.dict).Run(*pattern.string, 1, &out));
   return out.Finish(pattern.special);

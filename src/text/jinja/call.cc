@@ -82,14 +82,16 @@ Result<void> Interpreter::BindMacroExtras(const MacroSource& m, const Arguments&
   } else {
     for (size_t k = 0; k < used.size(); ++k) {
       if (used[k]) continue;
-      return RuntimeFault("TypeError: macro '{}' takes no keyword argument '{}'", m.name, arguments.named[k].name);
+      return RuntimeFault("TypeError: macro '{}' takes no keyword argument '{}'", m.name,
+                          arguments.named[k].name);
     }
   }
   const size_t taken = std::min(m.parameters.size(), arguments.positional.size());
   if (m.takes_varargs) {
     CMF_TRY(a.slots[m.varargs_slot], rt_.NewList(arguments.positional.subspan(taken), Kind::kTuple));
   } else if (arguments.positional.size() > taken) {
-    return RuntimeFault("TypeError: macro '{}' takes not more than {} argument(s)", m.name, m.parameters.size());
+    return RuntimeFault("TypeError: macro '{}' takes not more than {} argument(s)", m.name,
+                        m.parameters.size());
   }
   return {};
 }

@@ -50,7 +50,8 @@ Result<void> Bind(const Builtin& builtin, const Arguments& arguments, Bound* bou
   for (size_t i = 0; i < std::min(count, given); ++i) bound->values[i] = arguments.positional[i];
   if (given > count) {
     if (!takes_rest) {
-      return RuntimeFault("TypeError: {}() takes at most {} arguments ({} given)", builtin.name, count, given);
+      return RuntimeFault("TypeError: {}() takes at most {} arguments ({} given)", builtin.name, count,
+                          given);
     }
     bound->rest = arguments.positional.subspan(count);
   }
@@ -59,7 +60,8 @@ Result<void> Bind(const Builtin& builtin, const Arguments& arguments, Bound* bou
     while (i < count && (parameters[i].name != named.name || parameters[i].is_positional_only)) ++i;
     if (i == count) {
       if (takes_named_rest) continue;
-      return RuntimeFault("TypeError: {}() got an unexpected keyword argument '{}'", builtin.name, named.name);
+      return RuntimeFault("TypeError: {}() got an unexpected keyword argument '{}'", builtin.name,
+                          named.name);
     }
     if (bound->has(i)) {
       return RuntimeFault("TypeError: {}() got multiple values for argument '{}'", builtin.name, named.name);
@@ -69,7 +71,8 @@ Result<void> Bind(const Builtin& builtin, const Arguments& arguments, Bound* bou
   if (takes_named_rest) bound->named_rest = arguments.named;
   for (size_t i = 0; i < count; ++i) {
     if (!bound->has(i) && !parameters[i].is_optional) {
-      return RuntimeFault("TypeError: {}() missing a required argument: '{}'", builtin.name, parameters[i].name);
+      return RuntimeFault("TypeError: {}() missing a required argument: '{}'", builtin.name,
+                          parameters[i].name);
     }
   }
   return {};
@@ -77,7 +80,8 @@ Result<void> Bind(const Builtin& builtin, const Arguments& arguments, Bound* bou
 
 }  // namespace
 
-Result<Value> CallBuiltin(Runtime& rt, const Builtin& builtin, const Value& self, const Arguments& arguments) {
+Result<Value> CallBuiltin(Runtime& rt, const Builtin& builtin, const Value& self,
+                          const Arguments& arguments) {
   if (!rt.Spend()) return rt.LimitFault();
   Bound bound;
   bound.self = self;
@@ -85,7 +89,8 @@ Result<Value> CallBuiltin(Runtime& rt, const Builtin& builtin, const Value& self
   return builtin.call(rt, bound);
 }
 
-Result<Value> ApplyBuiltin(Runtime& rt, const Builtin& builtin, const Value& value, const Arguments& arguments) {
+Result<Value> ApplyBuiltin(Runtime& rt, const Builtin& builtin, const Value& value,
+                           const Arguments& arguments) {
   std::array<Value, 1 + kMaxParameters> few;
   std::vector<Value> many;
   std::span<Value> all(few.data(), 1 + arguments.positional.size());

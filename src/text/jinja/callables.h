@@ -1,5 +1,5 @@
-// What a template can call: global functions, filters, tests and methods, all described by one table entry each;
-// and the binding of arguments to parameters as Python does it.
+// What a template can call: global functions, filters, tests and methods, all described by one table entry
+// each; and the binding of arguments to parameters as Python does it.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ struct Builtin {
 
 Result<Value> CallBuiltin(Runtime& rt, const Builtin& builtin, const Value& self, const Arguments& arguments);
 /// A filter or test on `value`.
-Result<Value> ApplyBuiltin(Runtime& rt, const Builtin& builtin, const Value& value, const Arguments& arguments);
+Result<Value> ApplyBuiltin(Runtime& rt, const Builtin& builtin, const Value& value,
+                           const Arguments& arguments);
 
 struct MethodEntry {
   Builtin builtin;
@@ -59,8 +60,9 @@ inline std::string_view NameOf(const MethodEntry& method) { return method.builti
 /// Looks `name` up in a table sorted by name.
 template <class Table>
 const auto* FindSorted(const Table& table, std::string_view name) {
-  const auto* const at = std::lower_bound(std::begin(table), std::end(table), name,
-                                          [](const auto& entry, std::string_view n) { return NameOf(entry) < n; });
+  const auto* const at =
+      std::lower_bound(std::begin(table), std::end(table), name,
+                       [](const auto& entry, std::string_view n) { return NameOf(entry) < n; });
   return at != std::end(table) && NameOf(*at) == name ? at : nullptr;
 }
 

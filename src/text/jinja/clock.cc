@@ -1,19 +1,21 @@
 // strftime without a locale, and the machine's clock.
 #include "text/jinja/clock.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <ctime>
-
-#include <fmt/format.h>
 
 #include "text/jinja/runtime.h"
 
 namespace cmforge::jinja {
 namespace {
 
-constexpr std::string_view kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-constexpr std::string_view kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
-                                        "July",    "August",   "September", "October", "November", "December"};
+constexpr std::string_view kDays[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                      "Thursday", "Friday", "Saturday"};
+constexpr std::string_view kMonths[] = {"January",   "February", "March",    "April",
+                                        "May",       "June",     "July",     "August",
+                                        "September", "October",  "November", "December"};
 
 bool IsLeap(int year) { return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0; }
 
@@ -68,7 +70,8 @@ std::string Number(int64_t value, int width, char pad, const Directive& d) {
   if (d.flag == '0') pad = '0';
   if (d.width >= 0) width = d.width;
   std::string digits = std::to_string(value);
-  if (static_cast<int>(digits.size()) < width) digits.insert(0, static_cast<size_t>(width) - digits.size(), pad);
+  if (static_cast<int>(digits.size()) < width)
+    digits.insert(0, static_cast<size_t>(width) - digits.size(), pad);
   return digits;
 }
 
@@ -209,7 +212,8 @@ Result<std::string> FormatTime(std::string_view format, const LocalTime& time) {
       }
     }
     if (i < format.size() && IsDigit(format[i])) d.width = 0;
-    for (; i < format.size() && IsDigit(format[i]) && d.width < 10000; ++i) d.width = d.width * 10 + (format[i] - '0');
+    for (; i < format.size() && IsDigit(format[i]) && d.width < 10000; ++i)
+      d.width = d.width * 10 + (format[i] - '0');
     if (i < format.size() && (format[i] == 'E' || format[i] == 'O')) ++i;
     if (i >= format.size()) {
       out += format.substr(begin);
@@ -231,7 +235,8 @@ LocalTime LocalTime::Now() {
   localtime_r(&seconds, &tm);
   const auto micros =
       std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() % 1'000'000;
-  return {tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, static_cast<int>(micros)};
+  return {tm.tm_year + 1900, tm.tm_mon + 1,           tm.tm_mday, tm.tm_hour, tm.tm_min,
+          tm.tm_sec,         static_cast<int>(micros)};
 }
 
 Result<LocalTime> LocalTime::ParseIso(std::string_view text) {
@@ -258,7 +263,8 @@ Result<LocalTime> LocalTime::ParseIso(std::string_view text) {
     if (ok && sign('.')) {
       int scale = 100'000;
       const size_t first = at;
-      for (; at < text.size() && IsDigit(text[at]); ++at, scale /= 10) t.microsecond += scale * (text[at] - '0');
+      for (; at < text.size() && IsDigit(text[at]); ++at, scale /= 10)
+        t.microsecond += scale * (text[at] - '0');
       ok = at > first;
     }
   }

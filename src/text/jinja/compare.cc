@@ -74,7 +74,8 @@ Result<bool> EqualAt(Runtime& rt, const Value& a, const Value& b, int depth) {
     return EqualLists(rt, *a.list, *b.list, depth + 1);
   }
   if (a.is(Kind::kDict) && b.is(Kind::kDict)) return EqualDicts(rt, *a.dict, *b.dict, depth + 1);
-  if (a.is_string() && b.is_string() && !rt.Spend(static_cast<int64_t>(a.string->size / 64))) return rt.LimitFault();
+  if (a.is_string() && b.is_string() && !rt.Spend(static_cast<int64_t>(a.string->size / 64)))
+    return rt.LimitFault();
   return KeyEqual(a, b);
 }
 
@@ -111,7 +112,8 @@ Result<uint64_t> HashAt(const Value& value, int depth) {
       return Mix(std::bit_cast<uint64_t>(value.big->ToDouble()));
     case Kind::kFloat: {
       const double d = value.real;
-      if (d == std::trunc(d) && d >= -0x1p63 && d < 0x1p63) return Mix(static_cast<uint64_t>(static_cast<int64_t>(d)));
+      if (d == std::trunc(d) && d >= -0x1p63 && d < 0x1p63)
+        return Mix(static_cast<uint64_t>(static_cast<int64_t>(d)));
       return Mix(std::bit_cast<uint64_t>(d));
     }
     case Kind::kTuple: {
@@ -207,8 +209,8 @@ bool KeyEqual(const Value& a, const Value& b) {
       return true;
     case Kind::kRange:
       return a.range->size == b.range->size &&
-             (a.range->size == 0 || (a.range->start == b.range->start &&
-                                     (a.range->size == 1 || a.range->step == b.range->step)));
+             (a.range->size == 0 ||
+              (a.range->start == b.range->start && (a.range->size == 1 || a.range->step == b.range->step)));
     case Kind::kMethod:
       return a.method->method == b.method->method && IsSame(a.method->self, b.method->self);
     default:

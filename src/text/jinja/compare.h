@@ -21,7 +21,9 @@ Result<uint64_t> Hash(const Value& value);
 enum class Order { kLess, kLessEqual, kGreater, kGreaterEqual };
 /// a < b and its kin. Fails for values that have no order.
 Result<bool> Ordered(Runtime& rt, const Value& a, const Value& b, Order order);
-inline Result<bool> Less(Runtime& rt, const Value& a, const Value& b) { return Ordered(rt, a, b, Order::kLess); }
+inline Result<bool> Less(Runtime& rt, const Value& a, const Value& b) {
+  return Ordered(rt, a, b, Order::kLess);
+}
 
 /// item in container.
 Result<bool> Contains(Runtime& rt, const Value& container, const Value& item);

@@ -40,7 +40,9 @@ Result<Value> Index(Runtime& rt, const Bound& b) {
   if (b.has(2)) {
     CMF_TRY(end, ToIndex(b[2]));
   }
-  const auto clamp = [size](int64_t at) { return std::clamp<int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size); };
+  const auto clamp = [size](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size);
+  };
   for (int64_t i = clamp(begin); i < clamp(end); ++i) {
     CMF_TRY(const bool same, Equal(rt, items[static_cast<size_t>(i)], b[0]));
     if (same) return Value::Int(i);
@@ -124,7 +126,8 @@ Result<Value> Reverse(Runtime& rt, const Bound& b) {
 }
 
 Result<Value> Sort(Runtime& rt, const Bound& b) {
-  if (b.has(0) && !b[0].is_none()) return Fault(error_name::kRuntime, "TypeError: sort() with a key is not supported");
+  if (b.has(0) && !b[0].is_none())
+    return Fault(error_name::kRuntime, "TypeError: sort() with a key is not supported");
   std::vector<Keyed> items;
   for (const Value& item : SelfList(b).span()) items.push_back({item, item});
   CMF_CHECK(SortByKey(rt, &items, b.has(1) && IsTrue(b[1])));
@@ -278,7 +281,8 @@ Result<void> UpdateDict(Runtime& rt, Dict* dict, const Arguments& arguments) {
       if (item.is_missing()) break;
       CMF_TRY(const std::vector<Value> pair, Collect(rt, item));
       if (pair.size() != 2) {
-        return RuntimeFault("ValueError: dictionary update sequence element has length {}; 2 is required", pair.size());
+        return RuntimeFault("ValueError: dictionary update sequence element has length {}; 2 is required",
+                            pair.size());
       }
       CMF_CHECK(SetKey(rt, dict, pair[0], pair[1]));
     }

@@ -92,8 +92,8 @@ Result<Value> Interpreter::EvalUnary(const Expr& e, Activation& a) {
   if (e.kind == ExprKind::kNot) return Value::Bool(!IsTrue(value));
   if (value.is_undefined()) return UndefinedFault(value);
   if (!value.is_number()) {
-    return RuntimeFault("TypeError: bad operand type for unary {}: '{}'", e.kind == ExprKind::kNegate ? '-' : '+',
-                        TypeName(value));
+    return RuntimeFault("TypeError: bad operand type for unary {}: '{}'",
+                        e.kind == ExprKind::kNegate ? '-' : '+', TypeName(value));
   }
   if (e.kind == ExprKind::kNegate) return Negate(rt_, value);
   return value.is(Kind::kBool) ? Value::Int(value.small_int()) : value;
@@ -183,7 +183,8 @@ Result<Value> Interpreter::EvalCondition(const Expr& e, Activation& a) {
   CMF_TRY(const Value test, Eval(*e.b, a));
   if (IsTrue(test)) return Eval(*e.a, a);
   if (e.c != nullptr) return Eval(*e.c, a);
-  return rt_.NewUndefined({.hint = "the inline if-expression evaluated to false and no else section was defined."});
+  return rt_.NewUndefined(
+      {.hint = "the inline if-expression evaluated to false and no else section was defined."});
 }
 
 Result<Value> Interpreter::EvalAttribute(const Expr& e, Activation& a) {
@@ -238,7 +239,8 @@ Result<void> Interpreter::EvalArguments(const CallArguments* arguments, Activati
       if (is_twice) return RuntimeFault("TypeError: got multiple values for keyword argument '{}'", name);
       store->named.push_back({name, entry.value});
     }
-    if (!rt_.Spend(static_cast<int64_t>(more.dict->size * (1 + arguments->named.size())))) return rt_.LimitFault();
+    if (!rt_.Spend(static_cast<int64_t>(more.dict->size * (1 + arguments->named.size()))))
+      return rt_.LimitFault();
   }
   return {};
 }
@@ -266,7 +268,8 @@ Result<Value> Interpreter::EvalFilterOf(const Expr& e, const Value& block, Activ
 }
 
 Result<Value> Interpreter::ApplyFilter(const Expr& e, const Value& value, Activation& a) {
-  if (e.builtin == nullptr) return Fault(error_name::kTemplate, fmt::format("no filter named '{}' found", e.text));
+  if (e.builtin == nullptr)
+    return Fault(error_name::kTemplate, fmt::format("no filter named '{}' found", e.text));
   ArgumentStore store;
   CMF_CHECK(EvalArguments(e.arguments, a, &store));
   rt_.line = e.line;
@@ -275,7 +278,8 @@ Result<Value> Interpreter::ApplyFilter(const Expr& e, const Value& value, Activa
 
 Result<Value> Interpreter::EvalTest(const Expr& e, Activation& a) {
   CMF_TRY(const Value value, Eval(*e.a, a));
-  if (e.builtin == nullptr) return Fault(error_name::kTemplate, fmt::format("no test named '{}' found", e.text));
+  if (e.builtin == nullptr)
+    return Fault(error_name::kTemplate, fmt::format("no test named '{}' found", e.text));
   ArgumentStore store;
   CMF_CHECK(EvalArguments(e.arguments, a, &store));
   rt_.line = e.line;

@@ -31,7 +31,8 @@ Result<Expr*> ExpressionParser::Done(Expr* expr) {
   }
   expr->height = below + 1;
   if (expr->height > kMaxExprHeight) {
-    return Fail(ErrorKind::kLimit, fmt::format("{}: an expression nested deeper than {} levels", expr->line, kMaxExprHeight),
+    return Fail(ErrorKind::kLimit,
+                fmt::format("{}: an expression nested deeper than {} levels", expr->line, kMaxExprHeight),
                 error_name::kLimitReached);
   }
   return expr;
@@ -303,8 +304,8 @@ Result<Expr*> ExpressionParser::TupleOf(Result<Expr*> (ExpressionParser::*item)(
   if (!is_tuple) {
     if (only != nullptr) return only;
     if (!may_be_empty) {
-      return SyntaxFault(tokens_.line(),
-                         fmt::format("expected an expression, got '{}'", TokenStream::Shown(tokens_.current())));
+      return SyntaxFault(tokens_.line(), fmt::format("expected an expression, got '{}'",
+                                                     TokenStream::Shown(tokens_.current())));
     }
   }
   Expr* e = New(ExprKind::kTuple, line);
@@ -314,8 +315,9 @@ Result<Expr*> ExpressionParser::TupleOf(Result<Expr*> (ExpressionParser::*item)(
 
 Result<Expr*> ExpressionParser::Tuple(bool with_condition, std::string_view end_name) {
   CMF_CHECK(Enter(tokens_.line()));
-  Result<Expr*> expr = TupleOf(with_condition ? &ExpressionParser::Condition : &ExpressionParser::NoCondition, end_name,
-                               /*may_be_empty=*/false);
+  Result<Expr*> expr =
+      TupleOf(with_condition ? &ExpressionParser::Condition : &ExpressionParser::NoCondition, end_name,
+              /*may_be_empty=*/false);
   Leave();
   return expr;
 }
@@ -474,7 +476,8 @@ Result<CallArguments*> ExpressionParser::Arguments() {
       CMF_TRY(Expr* const value, Expression());
       arguments.named.push_back({name, value});
     } else {
-      if (arguments.more != nullptr || arguments.more_named != nullptr || !arguments.named.empty()) return bad();
+      if (arguments.more != nullptr || arguments.more_named != nullptr || !arguments.named.empty())
+        return bad();
       CMF_TRY(Expr* const value, Expression());
       arguments.positional.push_back(value);
     }
@@ -526,8 +529,8 @@ Result<Expr*> ExpressionParser::Test(Expr* node) {
   e->text = program_.Keep(std::move(name));
   e->builtin = FindTest(e->text);
   const bool starts_operand = tokens_.Is(TokenKind::kName) || tokens_.Is(TokenKind::kString) ||
-                              tokens_.Is(TokenKind::kInteger) || tokens_.Is(TokenKind::kFloat) || tokens_.IsSign("[") ||
-                              tokens_.IsSign("{");
+                              tokens_.Is(TokenKind::kInteger) || tokens_.Is(TokenKind::kFloat) ||
+                              tokens_.IsSign("[") || tokens_.IsSign("{");
   if (tokens_.IsSign("(")) {
     CMF_TRY(e->arguments, Arguments());
   } else if (starts_operand && !tokens_.IsAnyName({"else", "or", "and"})) {

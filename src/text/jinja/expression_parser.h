@@ -43,7 +43,8 @@ class ExpressionParser {
   Result<Expr*> Unary(bool with_filter);
   Result<Expr*> Primary();
   Result<Expr*> ParenthesizedTuple();
-  Result<Expr*> TupleOf(Result<Expr*> (ExpressionParser::*item)(), std::string_view end_name, bool may_be_empty);
+  Result<Expr*> TupleOf(Result<Expr*> (ExpressionParser::*item)(), std::string_view end_name,
+                        bool may_be_empty);
   Result<Expr*> NoCondition() { return Or(); }
   Result<Expr*> List();
   Result<Expr*> Dict();

@@ -29,7 +29,8 @@ Result<Value> GetPath(Runtime& rt, const Value& item, const Value& attribute, co
     const size_t end = std::min(rest.find('.'), rest.size());
     const std::string_view part = rest.substr(0, end);
     Value key = rt.View(part);
-    const bool is_number = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool is_number =
+        !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (is_number) key = rt.Integer(ParseInteger(part).value_or(BigInt(0)));
     CMF_TRY(value, step(value, key));
     if (end == rest.size()) return value;
@@ -80,14 +81,16 @@ Result<Value> Random(Runtime& rt, const Bound& b) {
   CMF_TRY(const int64_t length, Length(rt, b[0]));
   if (length == 0) return rt.NewUndefined({.hint = "No random item, sequence was empty."});
   if (length > 1) {
-    return Fault(error_name::kRuntime, "the filter 'random' is not supported: the same input gives the same prompt");
+    return Fault(error_name::kRuntime,
+                 "the filter 'random' is not supported: the same input gives the same prompt");
   }
   return GetItem(rt, b[0], Value::Int(0));
 }
 
 Result<Value> Items(Runtime& rt, const Bound& b) {
   if (b[0].is_undefined()) return ListIterator(rt, {}, "generator object do_items");
-  if (!b[0].is(Kind::kDict)) return Fault(error_name::kRuntime, "TypeError: Can only get item pairs from a mapping.");
+  if (!b[0].is(Kind::kDict))
+    return Fault(error_name::kRuntime, "TypeError: Can only get item pairs from a mapping.");
   const Value view = Value::Of(Kind::kDictView, rt.heap.New<DictView>(b[0].dict, DictView::What::kItems));
   CMF_TRY(Iterator* const items, Iterate(rt, view));
   return Value::Of(Kind::kIterator, items);
@@ -139,7 +142,8 @@ Result<Value> Batch(Runtime& rt, const Bound& b) {
 Result<Value> Slice(Runtime& rt, const Bound& b) {
   CMF_TRY(const int64_t slices, ToIndex(b[1]));
   CMF_TRY(const std::vector<Value> items, Collect(rt, b[0]));
-  if (slices == 0) return Fault(error_name::kRuntime, "ZeroDivisionError: integer division or modulo by zero");
+  if (slices == 0)
+    return Fault(error_name::kRuntime, "ZeroDivisionError: integer division or modulo by zero");
   const auto size = static_cast<int64_t>(items.size());
   std::vector<Value> result;
   int64_t begin = 0;
@@ -260,7 +264,8 @@ Result<Value> Max(Runtime& rt, const Bound& b) { return Extreme(rt, b, Order::kG
 Result<Value> Sum(Runtime& rt, const Bound& b) {
   CMF_TRY(Iterator* const items, Iterate(rt, b[0]));
   Value sum = b.has(2) ? b[2] : Value::Int(0);
-  if (sum.is_string()) return Fault(error_name::kRuntime, "TypeError: sum() can't sum strings [use ''.join(seq) instead]");
+  if (sum.is_string())
+    return Fault(error_name::kRuntime, "TypeError: sum() can't sum strings [use ''.join(seq) instead]");
   while (true) {
     CMF_TRY(Value item, items->Next(rt));
     if (item.is_missing()) return sum;

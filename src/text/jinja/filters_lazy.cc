@@ -1,5 +1,5 @@
-// map, select and their kin: they work item by item, when the next one is asked for, so an unknown filter name is
-// an error only then.
+// map, select and their kin: they work item by item, when the next one is asked for, so an unknown filter
+// name is an error only then.
 #include <algorithm>
 
 #include "text/jinja/compare.h"

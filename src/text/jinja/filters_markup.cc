@@ -18,8 +18,8 @@ Result<void> AppendQuoted(Runtime& rt, const Value& value, bool in_query, TextBu
   if (!rt.Spend(static_cast<int64_t>(all.size() / 16))) return rt.LimitFault();
   for (uint64_t i = 0; i < all.size(); ++i) {
     const char c = all[i];
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-                          c == '.' || c == '-' || c == '~' || (c == '/' && !in_query);
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                          c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !in_query);
     if (is_plain) {
       out->Append(*text.string, i, i + 1);
     } else if (c == ' ' && in_query) {
@@ -109,10 +109,11 @@ struct Entity {
 };
 // The named ones that turn up in text; others stay as they are.
 constexpr Entity kEntities[] = {
-    {"amp", '&'},      {"apos", '\''},    {"bull", 0x2022},  {"copy", 0xA9},    {"deg", 0xB0},     {"eacute", 0xE9},
-    {"euro", 0x20AC},  {"gt", '>'},       {"hellip", 0x2026}, {"laquo", 0xAB},  {"ldquo", 0x201C}, {"lsquo", 0x2018},
-    {"lt", '<'},       {"mdash", 0x2014}, {"middot", 0xB7},  {"nbsp", 0xA0},    {"ndash", 0x2013}, {"quot", '"'},
-    {"raquo", 0xBB},   {"rdquo", 0x201D}, {"reg", 0xAE},     {"rsquo", 0x2019}, {"times", 0xD7},   {"trade", 0x2122},
+    {"amp", '&'},      {"apos", '\''},    {"bull", 0x2022}, {"copy", 0xA9},     {"deg", 0xB0},
+    {"eacute", 0xE9},  {"euro", 0x20AC},  {"gt", '>'},      {"hellip", 0x2026}, {"laquo", 0xAB},
+    {"ldquo", 0x201C}, {"lsquo", 0x2018}, {"lt", '<'},      {"mdash", 0x2014},  {"middot", 0xB7},
+    {"nbsp", 0xA0},    {"ndash", 0x2013}, {"quot", '"'},    {"raquo", 0xBB},    {"rdquo", 0x201D},
+    {"reg", 0xAE},     {"rsquo", 0x2019}, {"times", 0xD7},  {"trade", 0x2122},
 };
 
 // The character of "#65", "#x41" or a name; 0: none.
@@ -129,7 +130,8 @@ char32_t EntityCode(std::string_view name) {
   uint32_t code = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), code, is_hex ? 16 : 10);
   if (name.empty() || end != name.data() + name.size()) return 0;
-  const bool is_bad = error != std::errc() || code == 0 || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF);
+  const bool is_bad =
+      error != std::errc() || code == 0 || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF);
   return is_bad ? 0xFFFD : code;
 }
 

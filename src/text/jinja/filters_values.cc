@@ -15,7 +15,8 @@ namespace cmforge::jinja::filters {
 Result<Value> Abs(Runtime& rt, const Bound& b) {
   const Value& value = b[0];
   if (value.is(Kind::kFloat)) return Value::Float(std::fabs(value.real));
-  if (!value.is_integral()) return RuntimeFault("TypeError: bad operand type for abs(): '{}'", TypeName(value));
+  if (!value.is_integral())
+    return RuntimeFault("TypeError: bad operand type for abs(): '{}'", TypeName(value));
   if (value.is(Kind::kBool)) return Value::Int(value.small_int());
   const bool is_negative = value.is(Kind::kBigInt) ? value.big->is_negative() : value.integer < 0;
   return is_negative ? Negate(rt, value) : value;
@@ -95,7 +96,8 @@ Result<Value> Round(Runtime& rt, const Bound& b) {
   if (method != "common") {
     // func(value * 10**precision) / 10**precision
     if (!value.is_number() || !precision.is_number()) {
-      return RuntimeFault("TypeError: must be real number, not {}", TypeName(value.is_number() ? precision : value));
+      return RuntimeFault("TypeError: must be real number, not {}",
+                          TypeName(value.is_number() ? precision : value));
     }
     CMF_TRY(const Value scale, Arithmetic(rt, Operator::kPower, Value::Int(10), precision));
     CMF_TRY(const Value scaled, Arithmetic(rt, Operator::kMultiply, value, scale));
@@ -112,7 +114,8 @@ Result<Value> Round(Runtime& rt, const Bound& b) {
   if (value.is(Kind::kFloat)) return Value::Float(RoundTo(value.real, digits));
   if (digits >= 0) return value.is(Kind::kBool) ? Value::Int(value.small_int()) : value;
   // Integers round to a multiple of a power of ten, half to even.
-  CMF_TRY(const Value unit, Arithmetic(rt, Operator::kPower, Value::Int(10), Value::Int(-std::max<int64_t>(digits, -30000))));
+  CMF_TRY(const Value unit,
+          Arithmetic(rt, Operator::kPower, Value::Int(10), Value::Int(-std::max<int64_t>(digits, -30000))));
   CMF_TRY(const Value rest, Arithmetic(rt, Operator::kModulo, value, unit));
   CMF_TRY(const Value low, Arithmetic(rt, Operator::kSubtract, value, rest));
   CMF_TRY(const Value twice, Arithmetic(rt, Operator::kMultiply, rest, Value::Int(2)));

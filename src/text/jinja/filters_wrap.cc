@@ -20,7 +20,11 @@ bool IsWordPunct(char32_t c) {
 class Wrapper {
  public:
   Wrapper(Runtime& rt, std::u32string line, int64_t width, bool break_long, bool break_hyphens)
-      : rt_(rt), line_(std::move(line)), width_(static_cast<size_t>(width)), break_long_(break_long), break_hyphens_(break_hyphens) {}
+      : rt_(rt),
+        line_(std::move(line)),
+        width_(static_cast<size_t>(width)),
+        break_long_(break_long),
+        break_hyphens_(break_hyphens) {}
 
   struct Piece {
     size_t begin = 0;
@@ -37,7 +41,8 @@ class Wrapper {
       if (!lines.empty() && IsBlankChunk(chunks_[at])) ++at;  // blanks at the start of a further line go
       Piece current{at < chunks_.size() ? chunks_[at].begin : line_.size(), 0};
       size_t last = at;  // chunks [at, last) are on the line
-      while (last < chunks_.size() && current.size + chunks_[last].size <= width_) current.size += chunks_[last++].size;
+      while (last < chunks_.size() && current.size + chunks_[last].size <= width_)
+        current.size += chunks_[last++].size;
       if (last < chunks_.size() && chunks_[last].size > width_) {
         const size_t space = width_ < 1 ? 1 : width_ - current.size;
         if (break_long_) {
@@ -99,8 +104,9 @@ class Wrapper {
     for (size_t i = begin + 1;; ++i) {
       if (i >= line_.size() || IsBlank(line_[i])) return i;
       if (line_[i] == '-') {
-        const bool after_letters = i >= 2 && IsLetter(line_[i - 1]) &&
-                                   (IsLetter(line_[i - 2]) || (i >= 3 && line_[i - 2] == '-' && IsLetter(line_[i - 3])));
+        const bool after_letters =
+            i >= 2 && IsLetter(line_[i - 1]) &&
+            (IsLetter(line_[i - 2]) || (i >= 3 && line_[i - 2] == '-' && IsLetter(line_[i - 3])));
         const size_t next = At(i + 2) == '-' ? i + 3 : i + 2;
         if (after_letters && IsLetter(At(i + 1)) && IsLetter(At(next))) return i + 1;
         if (IsWordPunct(line_[i - 1]) && DashEnd(i) != i) return i;

@@ -108,8 +108,8 @@ std::string Grouped(std::string_view digits, char separator, size_t every) {
 }
 
 // Sign, prefix, digits with grouping and what follows them, padded. `digits` is what may be grouped.
-void AppendNumber(const Spec& s, bool is_negative, std::string_view prefix, std::string digits, std::string_view rest,
-                  size_t group, TextBuilder* out) {
+void AppendNumber(const Spec& s, bool is_negative, std::string_view prefix, std::string digits,
+                  std::string_view rest, size_t group, TextBuilder* out) {
   std::string sign;
   if (is_negative) {
     sign = "-";
@@ -181,7 +181,8 @@ Result<void> FormatFloat(double value, const Spec& s, TextBuilder* out) {
       }
     }
   } else if (type == '%') {
-    digits = FloatDigits(magnitude * 100, 'f', s.precision < 0 ? 6 : static_cast<int>(s.precision), s.alternate);
+    digits =
+        FloatDigits(magnitude * 100, 'f', s.precision < 0 ? 6 : static_cast<int>(s.precision), s.alternate);
     percent = "%";
   } else {
     digits = FloatDigits(magnitude, type, s.precision < 0 ? 6 : static_cast<int>(s.precision), s.alternate);
@@ -236,10 +237,11 @@ Result<void> FormatInteger(Runtime& rt, const Value& value, const Spec& s, TextB
   const BigInt big = ToBigInt(value);
   if (!rt.Spend(big.bits() / 16)) return rt.LimitFault();
   std::string digits = (big.is_negative() ? big.Negated() : big).ToText(base);
-  if (s.type == 'X') std::transform(digits.begin(), digits.end(), digits.begin(), [](char c) {
-    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  });
-  AppendNumber(s, big.is_negative(), s.alternate ? prefix : "", std::move(digits), "", base == 10 ? 3 : 4, out);
+  if (s.type == 'X')
+    std::transform(digits.begin(), digits.end(), digits.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  AppendNumber(s, big.is_negative(), s.alternate ? prefix : "", std::move(digits), "", base == 10 ? 3 : 4,
+               out);
   return {};
 }
 
@@ -281,7 +283,8 @@ std::string FloatDigits(double magnitude, char style, int precision, bool altern
     write(std::chars_format::scientific, p - 1);
     int exponent = 0;
     const size_t e = digits.find('e');
-    std::from_chars(digits.data() + e + (digits[e + 1] == '+' ? 2 : 1), digits.data() + digits.size(), exponent);
+    std::from_chars(digits.data() + e + (digits[e + 1] == '+' ? 2 : 1), digits.data() + digits.size(),
+                    exponent);
     if (exponent >= -4 && exponent < p) write(std::chars_format::fixed, p - 1 - exponent);
   }
   if (alternate && digits.find('.') == std::string::npos) {

@@ -18,8 +18,8 @@ Result<Value> BraceFormatMap(Runtime& rt, const Value& pattern, const Value& map
 /// format(value, spec), appended: the mini-language of {:>10.2f}.
 Result<void> AppendFormatted(Runtime& rt, const Value& value, std::string_view spec, TextBuilder* out);
 
-/// Digits of a float in style 'e', 'f' or 'g' (or upper case) with `precision` digits; keeps the point and zeros
-/// with `alternate`.
+/// Digits of a float in style 'e', 'f' or 'g' (or upper case) with `precision` digits; keeps the point and
+/// zeros with `alternate`.
 [[nodiscard]] std::string FloatDigits(double magnitude, char style, int precision, bool alternate);
 
 }  // namespace cmforge::jinja

@@ -38,7 +38,8 @@ Result<Value> MakeRange(Runtime& rt, const Bound& b) {
   const __int128 stride = r.step > 0 ? __int128{r.step} : -__int128{r.step};
   const __int128 size = span <= 0 ? 0 : (span - 1) / stride + 1;
   if (size > kMaxRange) {
-    return RuntimeFault("OverflowError: Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange);
+    return RuntimeFault("OverflowError: Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).",
+                        kMaxRange);
   }
   r.size = static_cast<int64_t>(size);
   return Value::Of(Kind::kRange, rt.heap.New<Range>(r));
@@ -56,7 +57,8 @@ Result<Value> MakeNamespace(Runtime& rt, const Bound& b) {
 }
 
 Result<Value> MakeCycler(Runtime& rt, const Bound& b) {
-  if (b.rest.empty()) return Fault(error_name::kRuntime, "RuntimeError: at least one item has to be provided");
+  if (b.rest.empty())
+    return Fault(error_name::kRuntime, "RuntimeError: at least one item has to be provided");
   CMF_TRY(const Value items, rt.NewList(b.rest));
   return Value::Of(Kind::kCycler, rt.heap.New<Cycler>(items.list->span()));
 }
@@ -66,7 +68,8 @@ Result<Value> MakeJoiner(Runtime& rt, const Bound& b) {
 }
 
 Result<Value> Lipsum(Runtime&, const Bound&) {
-  return Fault(error_name::kRuntime, "the function 'lipsum' is not supported: the same input gives the same prompt");
+  return Fault(error_name::kRuntime,
+               "the function 'lipsum' is not supported: the same input gives the same prompt");
 }
 
 constexpr Builtin kGlobals[] = {

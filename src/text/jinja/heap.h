@@ -55,8 +55,8 @@ class Heap {
     return {at, text.size()};
   }
 
-  /// `head` followed by `tail` in one piece. When `head` was the last text made here, `tail` goes behind it in
-  /// place: appending in a loop stays linear.
+  /// `head` followed by `tail` in one piece. When `head` was the last text made here, `tail` goes behind it
+  /// in place: appending in a loop stays linear.
   std::string_view JoinText(std::string_view head, std::string_view tail);
 
   const BigInt* Keep(BigInt value) {

@@ -10,7 +10,8 @@
 
 namespace cmforge::jinja {
 
-Interpreter::Interpreter(Runtime& rt, const Program& program, const Dict* variables) : rt_(rt), program_(program) {
+Interpreter::Interpreter(Runtime& rt, const Program& program, const Dict* variables)
+    : rt_(rt), program_(program) {
   root_.variables = variables;
 }
 
@@ -71,7 +72,8 @@ Result<void> Interpreter::EmitText(const Str& text) {
   out_->Append(text);
   rt_.captured_bytes += static_cast<int64_t>(text.size);
   if (rt_.captured_bytes > rt_.options.limits.output_bytes) {
-    return Fail(ErrorKind::kLimit, fmt::format("the text is longer than {} bytes", rt_.options.limits.output_bytes),
+    return Fail(ErrorKind::kLimit,
+                fmt::format("the text is longer than {} bytes", rt_.options.limits.output_bytes),
                 error_name::kLimitReached);
   }
   if (!rt_.Spend(static_cast<int64_t>(text.size / 16))) return rt_.LimitFault();
@@ -378,7 +380,8 @@ Result<void> Interpreter::Assign(const Expr& target, const Value& value, Activat
 }
 
 Result<void> Interpreter::Unpack(const Expr& target, const Value& value, Activation& a) {
-  if (!IsIterable(value)) return RuntimeFault("TypeError: cannot unpack non-iterable {} object", TypeName(value));
+  if (!IsIterable(value))
+    return RuntimeFault("TypeError: cannot unpack non-iterable {} object", TypeName(value));
   CMF_TRY(Iterator* const items, Iterate(rt_, value));
   std::vector<Value> values;
   for (size_t i = 0; i <= target.items.size(); ++i) {

@@ -51,7 +51,8 @@ class Interpreter {
   Result<void> RunBlockTag(const Statement& s, Activation& a);
   Result<Flow> RunFor(const Statement& s, Activation& a);
   Result<Value> RunRecursive(const ForNode& loop, const Value& iterable, Activation& closure, int64_t depth0);
-  Result<Flow> RunLoop(const ForNode& loop, const Value& iterable, Activation& a, Activation* closure, int64_t depth0);
+  Result<Flow> RunLoop(const ForNode& loop, const Value& iterable, Activation& a, Activation* closure,
+                       int64_t depth0);
   Result<Value> RunBlock(const Block& block, Activation* place);
 
   Result<void> Emit(const Value& value);
@@ -98,8 +99,8 @@ class Interpreter {
   Result<Value> Call(const Value& callee, const Arguments& arguments);
   Result<Value> CallMacro(const Macro& macro, const Arguments& arguments);
   Result<void> BindMacro(const MacroSource& m, const Arguments& arguments, Activation& a);
-  Result<void> BindMacroExtras(const MacroSource& m, const Arguments& arguments, const std::vector<bool>& used,
-                               Activation& a);
+  Result<void> BindMacroExtras(const MacroSource& m, const Arguments& arguments,
+                               const std::vector<bool>& used, Activation& a);
 
   Runtime& rt_;
   const Program& program_;

@@ -183,7 +183,8 @@ Result<Iterator*> IterateReversed(Runtime& rt, const Value& value) {
       CMF_CHECK(rt.Reserve(items.size() * sizeof(Value)));
       const std::span<Value> turned = rt.heap.NewArray<Value>(items.size());
       std::copy(items.rbegin(), items.rend(), turned.begin());
-      return IterateSpan(rt, turned, value.is(Kind::kList) ? "list_reverseiterator object" : "reversed object");
+      return IterateSpan(rt, turned,
+                         value.is(Kind::kList) ? "list_reverseiterator object" : "reversed object");
     }
     default:
       return RuntimeFault("TypeError: '{}' object is not reversible", TypeName(value));

@@ -1,5 +1,5 @@
-// Going through values one by one, lazily: lists, strings, dictionaries, ranges, and what filters like map and
-// select give.
+// Going through values one by one, lazily: lists, strings, dictionaries, ranges, and what filters like map
+// and select give.
 #pragma once
 
 #include <vector>
@@ -37,7 +37,8 @@ Result<int64_t> Length(Runtime& rt, const Value& value);
 [[nodiscard]] bool HasLength(const Value& value);
 
 /// An iterator over values that are already there.
-Iterator* IterateSpan(Runtime& rt, std::span<const Value> values, std::string_view description = "list_iterator");
+Iterator* IterateSpan(Runtime& rt, std::span<const Value> values,
+                      std::string_view description = "list_iterator");
 
 /// (key, value).
 Result<Value> Pair(Runtime& rt, const Value& key, const Value& value);

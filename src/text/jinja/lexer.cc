@@ -1,10 +1,10 @@
 // A hand-written scanner with the states of Jinja's: data, comment, raw, block, variable.
 #include "text/jinja/lexer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
-
-#include <fmt/format.h>
 
 #include "text/jinja/unicode.h"
 
@@ -97,7 +97,8 @@ class Lexer {
 
   [[nodiscard]] Tag NextTag() const {
     Tag tag;
-    for (size_t at = text_.find('{', at_); at != npos && at + 1 < text_.size(); at = text_.find('{', at + 1)) {
+    for (size_t at = text_.find('{', at_); at != npos && at + 1 < text_.size();
+         at = text_.find('{', at + 1)) {
       const char kind = text_[at + 1];
       if (kind != '{' && kind != '%' && kind != '#') continue;
       tag.at = at;
@@ -153,12 +154,13 @@ class Lexer {
     }
   }
 
-  // The end of a block or comment: CLOSE with its sign and what it eats behind it. `at` is where it may start;
-  // nothing when it does not.
+  // The end of a block or comment: CLOSE with its sign and what it eats behind it. `at` is where it may
+  // start; nothing when it does not.
   [[nodiscard]] size_t CloseEnd(size_t at, std::string_view close) const {
     const std::string_view rest = Rest(at);
     if (rest.starts_with('+') && rest.substr(1).starts_with(close)) return at + 1 + close.size();
-    if (rest.starts_with('-') && rest.substr(1).starts_with(close)) return SkipSpace(text_, at + 1 + close.size());
+    if (rest.starts_with('-') && rest.substr(1).starts_with(close))
+      return SkipSpace(text_, at + 1 + close.size());
     if (!rest.starts_with(close)) return npos;
     at += close.size();
     return options_.trim_blocks && at < text_.size() && text_[at] == '\n' ? at + 1 : at;
@@ -167,7 +169,8 @@ class Lexer {
   Result<void> LexComment() {
     const size_t close = text_.find("#}", at_);
     if (close == npos) return SyntaxFault(line_, "missing end of comment tag");
-    const size_t start = close > at_ && (text_[close - 1] == '+' || text_[close - 1] == '-') ? close - 1 : close;
+    const size_t start =
+        close > at_ && (text_[close - 1] == '+' || text_[close - 1] == '-') ? close - 1 : close;
     AdvanceTo(CloseEnd(start, "#}"));
     return {};
   }
@@ -225,9 +228,9 @@ class Lexer {
     uint64_t next = at_;
     const char32_t code = DecodeUtf8(text_, &next);
     if (IsIdentifierPart(code)) return LexName();
-    static constexpr std::string_view kSigns[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~",
-                                                  "[",  "]",  "(",  ")",  "{",  "}",  ">", "<", "=", ".", ":", "|",
-                                                  ",",  ";"};
+    static constexpr std::string_view kSigns[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                  "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                  ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     const auto* const sign = std::find_if(std::begin(kSigns), std::end(kSigns),
                                           [&](std::string_view s) { return Rest(at_).starts_with(s); });
     if (sign == std::end(kSigns)) {
@@ -282,11 +285,14 @@ class Lexer {
     if (text_[start] == '0') {
       const char letter = start + 1 < text_.size() ? static_cast<char>(text_[start + 1] | 0x20) : '\0';
       const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
-      const size_t digits = base == 0 ? start : Digits(start + 2, [base](char c) { return IsDigitOf(c, base); }, true);
+      const size_t digits = base == 0 ? start
+                                      : Digits(
+                                            start + 2, [base](char c) { return IsDigitOf(c, base); }, true);
       if (base != 0 && digits > start + 2) {
         end = digits;
       } else {
-        end = Digits(start, [](char c) { return c == '0'; }, false);
+        end = Digits(
+            start, [](char c) { return c == '0'; }, false);
       }
     }
     EmitNumber(TokenKind::kInteger, end);
@@ -322,7 +328,8 @@ class Lexer {
     const char quote = text_[at_];
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
-    if (end >= text_.size()) return SyntaxFault(line_, fmt::format("unexpected char {}: a string does not end", quote));
+    if (end >= text_.size())
+      return SyntaxFault(line_, fmt::format("unexpected char {}: a string does not end", quote));
     CMF_TRY(std::string text, Unescape(Rest(at_ + 1).substr(0, end - at_ - 1)));
     Emit(TokenKind::kString, std::move(text));
     AdvanceTo(end + 1);
@@ -397,9 +404,11 @@ tl::unexpected<Error> SyntaxFault(int line, std::string_view fact) {
   return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}", line, fact), error_name::kSyntax);
 }
 
-Result<std::vector<Token>> Tokenize(std::string_view source, const TemplateOptions& options, bool* has_surrogates) {
+Result<std::vector<Token>> Tokenize(std::string_view source, const TemplateOptions& options,
+                                    bool* has_surrogates) {
   if (source.size() > kMaxSource) {
-    return Fail(ErrorKind::kLimit, fmt::format("1: {} bytes of template, at most {} are read", source.size(), kMaxSource),
+    return Fail(ErrorKind::kLimit,
+                fmt::format("1: {} bytes of template, at most {} are read", source.size(), kMaxSource),
                 error_name::kLimitReached);
   }
   Lexer lexer(NormalizeLines(source), options);

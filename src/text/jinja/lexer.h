@@ -31,7 +31,8 @@ struct Token {
 };
 
 /// Fails: kCorrupt, "syntax". The last token is kEnd. Sets `has_surrogates` when an escape made one.
-Result<std::vector<Token>> Tokenize(std::string_view source, const TemplateOptions& options, bool* has_surrogates);
+Result<std::vector<Token>> Tokenize(std::string_view source, const TemplateOptions& options,
+                                    bool* has_surrogates);
 
 /// "NAME:LINE: fact" as an error of kind kCorrupt, "syntax"; the name is added by ParseProgram.
 [[nodiscard]] tl::unexpected<Error> SyntaxFault(int line, std::string_view fact);

@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kMaxDigits = 4300;  // sys.get_int_max_str_digits()
 
-tl::unexpected<Error> DivisionByZero(std::string_view what) { return RuntimeFault("ZeroDivisionError: {}", what); }
+tl::unexpected<Error> DivisionByZero(std::string_view what) {
+  return RuntimeFault("ZeroDivisionError: {}", what);
+}
 
 tl::unexpected<Error> TooLarge() {
   return Fail(ErrorKind::kLimit, fmt::format("an integer needs more than {} bits", BigInt::kMaxBits),
@@ -138,7 +140,8 @@ Result<Value> OnFloats(Operator op, double x, double y) {
     case Operator::kPower: {
       if (x == 0 && y < 0) return DivisionByZero("0.0 cannot be raised to a negative power");
       if (x < 0 && std::isfinite(x) && std::isfinite(y) && y != std::trunc(y)) {
-        return Fault(error_name::kRuntime, "a negative number to a fractional power is complex: not supported");
+        return Fault(error_name::kRuntime,
+                     "a negative number to a fractional power is complex: not supported");
       }
       const double r = std::pow(x, y);
       if (std::isinf(r) && std::isfinite(x) && std::isfinite(y)) {
@@ -150,8 +153,8 @@ Result<Value> OnFloats(Operator op, double x, double y) {
   return Value();
 }
 
-// Text without white space around it and without underscores between digits; nothing when those are misplaced.
-// Decimal digits of other scripts become ASCII.
+// Text without white space around it and without underscores between digits; nothing when those are
+// misplaced. Decimal digits of other scripts become ASCII.
 std::optional<std::string> PlainNumber(std::string_view text) {
   std::string plain;
   bool after_digit = false;
@@ -284,15 +287,18 @@ std::string FloatText(double value) {
     return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
-  if (count <= exponent + 1) return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
-  return out + digits.substr(0, static_cast<size_t>(exponent) + 1) + "." + digits.substr(static_cast<size_t>(exponent) + 1);
+  if (count <= exponent + 1)
+    return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
+  return out + digits.substr(0, static_cast<size_t>(exponent) + 1) + "." +
+         digits.substr(static_cast<size_t>(exponent) + 1);
 }
 
 Result<std::string> IntegerText(const Value& value) {
   if (!value.is(Kind::kBigInt)) return std::to_string(value.small_int());
   std::string text = value.big->ToText();
   if (text.size() > kMaxDigits + (value.big->is_negative() ? 1 : 0)) {
-    return Fault(error_name::kRuntime, "ValueError: Exceeds the limit (4300 digits) for integer string conversion");
+    return Fault(error_name::kRuntime,
+                 "ValueError: Exceeds the limit (4300 digits) for integer string conversion");
   }
   return text;
 }
@@ -315,7 +321,8 @@ std::optional<BigInt> ParseInteger(std::string_view text, int base) {
     }
   }
   if (base == 0) {
-    if (rest.size() > 1 && rest[0] == '0' && rest.find_first_not_of('0') != std::string_view::npos) return std::nullopt;
+    if (rest.size() > 1 && rest[0] == '0' && rest.find_first_not_of('0') != std::string_view::npos)
+      return std::nullopt;
     base = 10;
   }
   if (rest.size() > kMaxDigits && base == 10) return std::nullopt;
@@ -332,7 +339,8 @@ std::optional<double> ParseFloat(std::string_view text) {
   if (rest[0] == '+' || rest[0] == '-') rest.remove_prefix(1);
   if (rest.empty() || rest[0] == '+' || rest[0] == '-' || rest.back() == ')') return std::nullopt;
   double value = 0;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value, std::chars_format::general);
+  const auto [end, error] =
+      std::from_chars(rest.data(), rest.data() + rest.size(), value, std::chars_format::general);
   if (end != rest.data() + rest.size()) return std::nullopt;
   if (error == std::errc::result_out_of_range) {
     // from_chars does not say which way: an exponent that is not negative overflowed.
@@ -351,8 +359,9 @@ double RoundTo(double value, int64_t digits) {
   // Correctly rounded decimal digits, read back: what Python does.
   if (digits >= 0) {
     char buffer[1100];
-    const auto end =
-        std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed, static_cast<int>(digits)).ptr;
+    const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed,
+                                   static_cast<int>(digits))
+                         .ptr;
     double rounded = value;
     std::from_chars(buffer, end, rounded);
     return rounded;
@@ -369,8 +378,9 @@ double RoundTo(double value, int64_t digits) {
     return std::copysign(magnitude > unit / 2 ? unit : 0.0, value);
   }
   char buffer[400];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific, static_cast<int>(kept)).ptr;
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific,
+                                 static_cast<int>(kept))
+                       .ptr;
   double rounded = value;
   std::from_chars(buffer, end, rounded);
   return rounded;

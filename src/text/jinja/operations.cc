@@ -68,8 +68,8 @@ Result<Value> BinaryOperation(Runtime& rt, Operator op, const Value& a, const Va
   if (op == Operator::kAdd && a.is_string()) {
     return RuntimeFault("TypeError: can only concatenate str (not \"{}\") to str", TypeName(b));
   }
-  return RuntimeFault("TypeError: unsupported operand type(s) for {}: '{}' and '{}'", OperatorSign(op), TypeName(a),
-                      TypeName(b));
+  return RuntimeFault("TypeError: unsupported operand type(s) for {}: '{}' and '{}'", OperatorSign(op),
+                      TypeName(a), TypeName(b));
 }
 
 }  // namespace cmforge::jinja

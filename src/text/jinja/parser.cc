@@ -84,8 +84,9 @@ class Parser {
     CMF_TRY(Body body, Statements(ends));
     expressions_.Leave();
     if (tokens_.Is(TokenKind::kEnd)) {
-      return SyntaxFault(tokens_.line(), fmt::format("unexpected end of template: '{}' of line {} is not closed by '{}'",
-                                                     tag, line, *(ends.end() - 1)));
+      return SyntaxFault(tokens_.line(),
+                         fmt::format("unexpected end of template: '{}' of line {} is not closed by '{}'", tag,
+                                     line, *(ends.end() - 1)));
     }
     open_.pop_back();
     return body;
@@ -104,13 +105,23 @@ class Parser {
       std::string_view name;
       Result<Statement*> (Parser::*parse)();
     };
-    static constexpr Tag kTags[] = {
-        {"for", &Parser::For},           {"if", &Parser::If},           {"set", &Parser::Set},
-        {"macro", &Parser::Macro},       {"call", &Parser::CallBlock},  {"filter", &Parser::FilterBlock},
-        {"with", &Parser::With},         {"block", &Parser::BlockTag},  {"generation", &Parser::Generation},
-        {"break", &Parser::Control},     {"continue", &Parser::Control}, {"print", &Parser::Print},
-        {"autoescape", &Parser::Autoescape}, {"include", &Parser::Include}, {"import", &Parser::Import},
-        {"from", &Parser::From},         {"extends", &Parser::Extends}};
+    static constexpr Tag kTags[] = {{"for", &Parser::For},
+                                    {"if", &Parser::If},
+                                    {"set", &Parser::Set},
+                                    {"macro", &Parser::Macro},
+                                    {"call", &Parser::CallBlock},
+                                    {"filter", &Parser::FilterBlock},
+                                    {"with", &Parser::With},
+                                    {"block", &Parser::BlockTag},
+                                    {"generation", &Parser::Generation},
+                                    {"break", &Parser::Control},
+                                    {"continue", &Parser::Control},
+                                    {"print", &Parser::Print},
+                                    {"autoescape", &Parser::Autoescape},
+                                    {"include", &Parser::Include},
+                                    {"import", &Parser::Import},
+                                    {"from", &Parser::From},
+                                    {"extends", &Parser::Extends}};
     for (const Tag& tag : kTags) {
       if (tag.name == name) return (this->*tag.parse)();
     }
@@ -244,7 +255,8 @@ class Parser {
     Statement* s = New(StatementKind::kBlock, tokens_.Take().line);
     CMF_TRY(const Token* const name, tokens_.Expect(TokenKind::kName));
     for (const Block& other : program_.blocks) {
-      if (other.name == name->text) return SyntaxFault(s->line, fmt::format("block '{}' defined twice", name->text));
+      if (other.name == name->text)
+        return SyntaxFault(s->line, fmt::format("block '{}' defined twice", name->text));
     }
     Block& block = program_.blocks.emplace_back();
     s->block = &block;
@@ -252,7 +264,8 @@ class Parser {
     block.line = s->line;
     block.is_scoped = tokens_.SkipName("scoped");
     block.is_required = tokens_.SkipName("required");
-    if (tokens_.IsSign("-")) return SyntaxFault(s->line, "block names may not contain hyphens: use an underscore");
+    if (tokens_.IsSign("-"))
+      return SyntaxFault(s->line, "block names may not contain hyphens: use an underscore");
     CMF_TRY(block.body, WholeBody("block", s->line, "endblock"));
     if (block.is_required && !IsBlank(block.body)) {
       return SyntaxFault(s->line, "required blocks can only contain comments or white space");
@@ -263,7 +276,8 @@ class Parser {
 
   static bool IsBlank(const Body& body) {
     return std::all_of(body.begin(), body.end(), [](const Statement* s) {
-      return s->kind == StatementKind::kOutput && std::all_of(s->items.begin(), s->items.end(), [](const Expr* e) {
+      return s->kind == StatementKind::kOutput &&
+             std::all_of(s->items.begin(), s->items.end(), [](const Expr* e) {
                if (e->kind != ExprKind::kConstant || !e->constant.is_string()) return false;
                for (uint64_t i = 0; i < e->constant.text().size();) {
                  if (!IsSpace(DecodeUtf8(e->constant.text(), &i))) return false;
@@ -334,7 +348,8 @@ class Parser {
       if (at_context()) break;
       const int line = tokens_.line();
       CMF_TRY(std::string_view name, expressions_.TargetName());
-      if (name.starts_with('_')) return SyntaxFault(line, "names starting with an underline can not be imported");
+      if (name.starts_with('_'))
+        return SyntaxFault(line, "names starting with an underline can not be imported");
       if (tokens_.SkipName("as")) {
         CMF_TRY(name, expressions_.TargetName());
       }
@@ -358,6 +373,8 @@ class Parser {
 
 }  // namespace
 
-Result<void> ParseTokens(const std::vector<Token>& tokens, Program* program) { return Parser(tokens, program).Run(); }
+Result<void> ParseTokens(const std::vector<Token>& tokens, Program* program) {
+  return Parser(tokens, program).Run();
+}
 
 }  // namespace cmforge::jinja

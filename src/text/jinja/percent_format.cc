@@ -49,7 +49,9 @@ class PercentFormatter {
     int64_t precision = -1;
   };
 
-  static tl::unexpected<Error> Incomplete() { return Fault(error_name::kRuntime, "ValueError: incomplete format"); }
+  static tl::unexpected<Error> Incomplete() {
+    return Fault(error_name::kRuntime, "ValueError: incomplete format");
+  }
 
   Result<Value> NextValue() {
     if (next_ >= given_.size()) {
@@ -173,7 +175,8 @@ class PercentFormatter {
 
   void AppendPadded(const Flags& f, const Str& text) {
     const uint64_t size = CountCodePoints(text.view());
-    const uint64_t missing = static_cast<uint64_t>(f.width) > size ? static_cast<uint64_t>(f.width) - size : 0;
+    const uint64_t missing =
+        static_cast<uint64_t>(f.width) > size ? static_cast<uint64_t>(f.width) - size : 0;
     if (!f.left) out_.AppendRepeated(" ", missing);
     out_.Append(text);
     if (f.left) out_.AppendRepeated(" ", missing);
@@ -226,7 +229,8 @@ class PercentFormatter {
     }
     head += prefix;
     const size_t size = head.size() + digits.size();
-    const uint64_t missing = static_cast<uint64_t>(f.width) > size ? static_cast<uint64_t>(f.width) - size : 0;
+    const uint64_t missing =
+        static_cast<uint64_t>(f.width) > size ? static_cast<uint64_t>(f.width) - size : 0;
     if (!f.left && !f.zero) out_.AppendRepeated(" ", missing);
     out_.Append(head);
     if (!f.left && f.zero) out_.AppendRepeated("0", missing);
@@ -255,7 +259,10 @@ class PercentFormatter {
     if (f.precision > static_cast<int64_t>(digits.size())) {
       digits.insert(0, static_cast<size_t>(f.precision) - digits.size(), '0');
     }
-    const std::string_view prefix = !f.alternate || is_decimal ? "" : type == 'o' ? "0o" : type == 'x' ? "0x" : "0X";
+    const std::string_view prefix = !f.alternate || is_decimal ? ""
+                                    : type == 'o'              ? "0o"
+                                    : type == 'x'              ? "0x"
+                                                               : "0X";
     AppendNumber(f, big.is_negative(), prefix, digits);
     return {};
   }

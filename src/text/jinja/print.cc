@@ -74,8 +74,8 @@ class Printer {
         out_.Append(value.builtin->shown);
         return {};
       case Kind::kMethod:
-        out_.Append(fmt::format("<built-in method {} of {} object at 0x0>", value.method->method->builtin.name,
-                                TypeName(value.method->self)));
+        out_.Append(fmt::format("<built-in method {} of {} object at 0x0>",
+                                value.method->method->builtin.name, TypeName(value.method->self)));
         return {};
       case Kind::kMacro:
         out_.Append(MacroText(*value.macro));
@@ -211,7 +211,9 @@ Result<Value> ToText(Runtime& rt, const Value& value) {
   return out.Finish();
 }
 
-Result<void> AppendRepr(Runtime& rt, const Value& value, TextBuilder* out) { return Printer(rt, out).Print(value); }
+Result<void> AppendRepr(Runtime& rt, const Value& value, TextBuilder* out) {
+  return Printer(rt, out).Print(value);
+}
 
 Result<Value> Repr(Runtime& rt, const Value& value) {
   TextBuilder out(rt);

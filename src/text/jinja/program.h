@@ -54,8 +54,8 @@ enum class ExprKind : uint8_t {
   kBinary,
   kAnd,
   kOr,
-  kConcat,   // items
-  kCompare,  // items[0] op[0] items[1] op[1] …
+  kConcat,     // items
+  kCompare,    // items[0] op[0] items[1] op[1] …
   kCondition,  // a if b else c; c may be null
   kAttribute,  // a.text
   kItem,       // a[b]
@@ -65,7 +65,16 @@ enum class ExprKind : uint8_t {
   kTest,       // a is text(…)
 };
 
-enum class Comparison : uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
+enum class Comparison : uint8_t {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn
+};
 
 struct Expr;
 

@@ -12,9 +12,10 @@ Result<void> Runtime::Reserve(uint64_t bytes) {
 }
 
 tl::unexpected<Error> Runtime::LimitFault() const {
-  std::string message = heap.used_bytes() > options.limits.memory_bytes || steps_left_ >= 0
-                            ? fmt::format("the template needs more than {} bytes of memory", options.limits.memory_bytes)
-                            : fmt::format("the template takes more than {} steps", options.limits.steps);
+  std::string message =
+      heap.used_bytes() > options.limits.memory_bytes || steps_left_ >= 0
+          ? fmt::format("the template needs more than {} bytes of memory", options.limits.memory_bytes)
+          : fmt::format("the template takes more than {} steps", options.limits.steps);
   return Fail(ErrorKind::kLimit, std::move(message), error_name::kLimitReached);
 }
 

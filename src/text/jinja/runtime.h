@@ -2,12 +2,12 @@
 // Result; the line is put in front by whoever started the rendering.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/result.h"
 #include "text/jinja/heap.h"
@@ -31,7 +31,7 @@ class Runtime {
 
   Heap heap;
   const RenderOptions& options;
-  int line = 0;        // of what is being evaluated
+  int line = 0;  // of what is being evaluated
   int call_depth = 0;
   bool autoescape = false;
   int64_t captured_bytes = 0;  // output not yet turned into values, all levels
@@ -52,7 +52,9 @@ class Runtime {
 
   /// A string with a copy of `text`, or (View) pointing at text that outlives the rendering.
   Result<Value> Text(std::string_view text);
-  [[nodiscard]] Value View(std::string_view text) { return Value::Of(heap.New<Str>(text.data(), text.size())); }
+  [[nodiscard]] Value View(std::string_view text) {
+    return Value::Of(heap.New<Str>(text.data(), text.size()));
+  }
   [[nodiscard]] Value View(const Str& text, bool is_markup = false) {
     return Value::Of(heap.New<Str>(text), is_markup);
   }
@@ -76,7 +78,8 @@ class Runtime {
 [[nodiscard]] tl::unexpected<Error> Fault(std::string_view name, std::string message);
 
 template <class... A>
-[[nodiscard, gnu::noinline]] tl::unexpected<Error> RuntimeFault(fmt::format_string<A...> format, A&&... arguments) {
+[[nodiscard, gnu::noinline]] tl::unexpected<Error> RuntimeFault(fmt::format_string<A...> format,
+                                                                A&&... arguments) {
   return Fault(error_name::kRuntime, fmt::format(format, std::forward<A>(arguments)...));
 }
 

@@ -1,4 +1,5 @@
-// Two passes for every scope: first which names it has and what they are on entry, then binding what is inside.
+// Two passes for every scope: first which names it has and what they are on entry, then binding what is
+// inside.
 #include "text/jinja/scopes.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ namespace {
 struct LoadPlan {
   ScopeLoad::How how = ScopeLoad::How::kUnset;
   bool is_parameter = false;
-  uint32_t source = 0;     // kAlias: slot …
+  uint32_t source = 0;       // kAlias: slot …
   Function* home = nullptr;  // … of this function
   std::string_view name = {};
 };
@@ -72,7 +73,8 @@ struct Symbols {
   [[nodiscard]] std::optional<Found> Find(std::string_view name) const {
     uint32_t hops = 0;
     for (const Symbols* s = this; s != nullptr; s = s->parent) {
-      if (const auto it = s->refs.find(name); it != s->refs.end()) return Found{it->second, s->function, hops};
+      if (const auto it = s->refs.find(name); it != s->refs.end())
+        return Found{it->second, s->function, hops};
       if (s->parent != nullptr && s->parent->function != s->function) ++hops;
     }
     return std::nullopt;
@@ -105,7 +107,8 @@ struct Symbols {
     if (parent == nullptr) return std::nullopt;
     const std::optional<Found> outer = parent->Find(name);
     if (!outer) return std::nullopt;
-    return LoadPlan{.how = ScopeLoad::How::kAlias, .source = outer->slot, .home = outer->function, .name = name};
+    return LoadPlan{
+        .how = ScopeLoad::How::kAlias, .source = outer->slot, .home = outer->function, .name = name};
   }
 
   // After an `if`: a name that not every branch set is, on entry, what it is outside.
@@ -285,8 +288,9 @@ class Binder {
     }
     const bool names_function = expr.kind == ExprKind::kFilter || expr.kind == ExprKind::kTest;
     if (names_function && expr.builtin == nullptr && !frame.is_soft) {
-      return SyntaxFault(expr.line, fmt::format("no {} named '{}'", expr.kind == ExprKind::kFilter ? "filter" : "test",
-                                                expr.text));
+      return SyntaxFault(
+          expr.line,
+          fmt::format("no {} named '{}'", expr.kind == ExprKind::kFilter ? "filter" : "test", expr.text));
     }
     const Frame inside = expr.kind == ExprKind::kCondition ? frame.Soft() : frame;
     Result<void> result;
@@ -377,7 +381,8 @@ class Binder {
       };
       if (s->target != nullptr && s->kind != StatementKind::kMacro) ForEachTargetName(*s->target, check);
       if (s->loop != nullptr) ForEachTargetName(*s->loop->target, check);
-      if (bad != nullptr) return SyntaxFault(bad->line, "can't assign to the special loop variable inside a for loop");
+      if (bad != nullptr)
+        return SyntaxFault(bad->line, "can't assign to the special loop variable inside a for loop");
       CMF_CHECK(RefuseLoopAssignment(s->body));
       for (const Statement::Branch& branch : s->branches) CMF_CHECK(RefuseLoopAssignment(branch.body));
       if (s->macro != nullptr) CMF_CHECK(RefuseLoopAssignment(s->macro->body));
@@ -394,7 +399,8 @@ class Binder {
     return std::any_of(body.begin(), body.end(), [](const Statement* s) {
       if (s->block != nullptr && (s->block->is_scoped || HasScopedBlock(s->block->body))) return true;
       if (s->macro != nullptr && HasScopedBlock(s->macro->body)) return true;
-      if (s->loop != nullptr && (HasScopedBlock(s->loop->body) || HasScopedBlock(s->loop->otherwise))) return true;
+      if (s->loop != nullptr && (HasScopedBlock(s->loop->body) || HasScopedBlock(s->loop->otherwise)))
+        return true;
       for (const Statement::Branch& branch : s->branches) {
         if (HasScopedBlock(branch.body)) return true;
       }
@@ -418,7 +424,8 @@ class Binder {
     Collect(loop.body, &body);
     bool assigns_loop = false;
     ForEachTargetName(*loop.target, [&](const Expr& name) { assigns_loop |= name.text == "loop"; });
-    if (assigns_loop) return SyntaxFault(s.line, "can't assign to the special loop variable in a for loop target");
+    if (assigns_loop)
+      return SyntaxFault(s.line, "can't assign to the special loop variable in a for loop target");
     CMF_CHECK(RefuseLoopAssignment(loop.body));
     CMF_CHECK(RefuseLoopAssignment(loop.otherwise));
 
@@ -474,7 +481,8 @@ class Binder {
       if (given == macro->parameters.end()) {
         macro->caller_slot = inner.Declare("caller");
       } else if (given->otherwise == nullptr) {
-        return SyntaxFault(line, "the special 'caller' argument of a macro must be omitted or be given a default");
+        return SyntaxFault(line,
+                           "the special 'caller' argument of a macro must be omitted or be given a default");
       }
       macro->takes_caller = true;
     }

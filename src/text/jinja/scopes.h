@@ -1,5 +1,5 @@
-// Binds the names of a parsed template to variables, by Jinja's scoping: which constructs open a scope, what a
-// name set later in a scope is before that, and what macros see.
+// Binds the names of a parsed template to variables, by Jinja's scoping: which constructs open a scope, what
+// a name set later in a scope is before that, and what macros see.
 #pragma once
 
 #include "base/result.h"

@@ -217,7 +217,8 @@ Result<Value> AffixMethod(Runtime& rt, const Bound& b) {
     CMF_TRY(const Str* const wanted, AsString(affix, "startswith or endswith argument"));
     if (!rt.Spend(static_cast<int64_t>(wanted->size / 64 + 1))) return rt.LimitFault();
     if (!is_inside) continue;
-    if (kAtEnd ? window.ends_with(wanted->view()) : window.starts_with(wanted->view())) return Value::Bool(true);
+    if (kAtEnd ? window.ends_with(wanted->view()) : window.starts_with(wanted->view()))
+      return Value::Bool(true);
   }
   return Value::Bool(false);
 }
@@ -235,7 +236,9 @@ Result<Value> RemoveAffix(Runtime& rt, const Bound& b) {
 // ---- cutting ----
 
 template <bool kLeft, bool kRight>
-Result<Value> StripMethod(Runtime& rt, const Bound& b) { return StripValue(rt, b.self, b[0], kLeft, kRight); }
+Result<Value> StripMethod(Runtime& rt, const Bound& b) {
+  return StripValue(rt, b.self, b[0], kLeft, kRight);
+}
 
 // How many cuts at most; negative: any number.
 Result<int64_t> MostCuts(const Value& value) {
@@ -355,7 +358,8 @@ Result<Value> Partition(Runtime& rt, const Bound& b) {
     const Value parts[] = {kFromBack ? nothing : b.self, nothing, kFromBack ? b.self : nothing};
     return rt.NewList(parts, Kind::kTuple);
   }
-  const Value parts[] = {PieceValue(rt, text, 0, at), b[0], PieceValue(rt, text, at + separator->size, text.size)};
+  const Value parts[] = {PieceValue(rt, text, 0, at), b[0],
+                         PieceValue(rt, text, at + separator->size, text.size)};
   return rt.NewList(parts, Kind::kTuple);
 }
 
@@ -420,7 +424,9 @@ Result<Value> Justify(Runtime& rt, const Bound& b, int side) {
 }
 
 template <int kSide>
-Result<Value> JustifyMethod(Runtime& rt, const Bound& b) { return Justify(rt, b, kSide); }
+Result<Value> JustifyMethod(Runtime& rt, const Bound& b) {
+  return Justify(rt, b, kSide);
+}
 
 Result<Value> ZFill(Runtime& rt, const Bound& b) {
   const Str& text = Self(b);
@@ -465,7 +471,8 @@ Result<Value> ExpandTabs(Runtime& rt, const Bound& b) {
 Result<Value> Translate(Runtime& rt, const Bound& b) {
   const Str& text = Self(b);
   CMF_CHECK(PayFor(rt, text));
-  if (!b[0].is(Kind::kDict)) return RuntimeFault("TypeError: '{}' is not a translation table", TypeName(b[0]));
+  if (!b[0].is(Kind::kDict))
+    return RuntimeFault("TypeError: '{}' is not a translation table", TypeName(b[0]));
   TextBuilder out(rt);
   const std::string_view all = text.view();
   for (uint64_t i = 0; i < all.size();) {
@@ -487,7 +494,9 @@ Result<Value> Translate(Runtime& rt, const Bound& b) {
   return out.Finish();
 }
 
-Result<Value> FormatMethod(Runtime& rt, const Bound& b) { return BraceFormat(rt, b.self, {b.rest, b.named_rest}); }
+Result<Value> FormatMethod(Runtime& rt, const Bound& b) {
+  return BraceFormat(rt, b.self, {b.rest, b.named_rest});
+}
 Result<Value> FormatMapMethod(Runtime& rt, const Bound& b) { return BraceFormatMap(rt, b.self, b[0]); }
 
 constexpr MethodEntry kMethods[] = {
@@ -562,7 +571,8 @@ Result<Value> StripValue(Runtime& rt, const Value& text, const Value& chars, boo
     return rt.View(Strip(rt, *text.string, nullptr, left, right), text.special);
   }
   CMF_TRY(const Str* const set, AsString(chars, "strip arg"));
-  if (!rt.Spend(static_cast<int64_t>((text.string->size / 16 + 1) * (set->size / 16 + 1)))) return rt.LimitFault();
+  if (!rt.Spend(static_cast<int64_t>((text.string->size / 16 + 1) * (set->size / 16 + 1))))
+    return rt.LimitFault();
   const std::string_view view = set->view();
   return rt.View(Strip(rt, *text.string, &view, left, right), text.special);
 }
@@ -578,7 +588,8 @@ Line NextLine(std::string_view text, uint64_t begin) {
   return {begin, text.size(), text.size()};
 }
 
-Result<Value> Replace(Runtime& rt, const Str& text, const Str& from, const Str& to, int64_t most, bool is_markup) {
+Result<Value> Replace(Runtime& rt, const Str& text, const Str& from, const Str& to, int64_t most,
+                      bool is_markup) {
   CMF_CHECK(PayFor(rt, text));
   TextBuilder out(rt);
   const std::string_view all = text.view();
@@ -609,7 +620,8 @@ Result<Value> Replace(Runtime& rt, const Str& text, const Str& from, const Str& 
   return out.Finish(is_markup);
 }
 
-Result<Value> Pad(Runtime& rt, const Str& text, int64_t width, std::string_view fill, int side, bool is_markup) {
+Result<Value> Pad(Runtime& rt, const Str& text, int64_t width, std::string_view fill, int side,
+                  bool is_markup) {
   CMF_CHECK(PayFor(rt, text));
   const auto size = static_cast<int64_t>(CountCodePoints(text.view()));
   if (width <= size) return rt.View(text, is_markup);

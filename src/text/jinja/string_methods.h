@@ -25,9 +25,11 @@ struct Line {
 [[nodiscard]] Line NextLine(std::string_view text, uint64_t begin);
 
 /// `most` replacements from the left; negative: all.
-Result<Value> Replace(Runtime& rt, const Str& text, const Str& from, const Str& to, int64_t most, bool is_markup);
+Result<Value> Replace(Runtime& rt, const Str& text, const Str& from, const Str& to, int64_t most,
+                      bool is_markup);
 
 /// Filled to `width` code points: on the right (side -1), the left (1), both (0).
-Result<Value> Pad(Runtime& rt, const Str& text, int64_t width, std::string_view fill, int side, bool is_markup);
+Result<Value> Pad(Runtime& rt, const Str& text, int64_t width, std::string_view fill, int side,
+                  bool is_markup);
 
 }  // namespace cmforge::jinja

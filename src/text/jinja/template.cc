@@ -1,4 +1,5 @@
-// Parsing and rendering from outside: the context comes in as JSON, messages get the template's name and line.
+// Parsing and rendering from outside: the context comes in as JSON, messages get the template's name and
+// line.
 #include "text/jinja/template.h"
 
 #include <algorithm>
@@ -18,7 +19,9 @@ namespace {
 
 class ContextReader {
  public:
-  explicit ContextReader(Runtime& rt) : rt_(rt), traced_(rt.options.traced) { std::sort(traced_.begin(), traced_.end()); }
+  explicit ContextReader(Runtime& rt) : rt_(rt), traced_(rt.options.traced) {
+    std::sort(traced_.begin(), traced_.end());
+  }
 
   Result<Value> Read(const Json& json, int depth = 0) {
     if (!rt_.Spend()) return rt_.LimitFault();
@@ -113,7 +116,8 @@ std::string MacroText(const Macro& macro) {
   return fmt::format("<Macro '{}'>", macro.source->name);
 }
 
-Result<Template> Template::Parse(std::string_view source, std::string_view name, const TemplateOptions& options) {
+Result<Template> Template::Parse(std::string_view source, std::string_view name,
+                                 const TemplateOptions& options) {
   CMF_TRY(std::shared_ptr<const Program> program, ParseProgram(source, name, options));
   return Template(std::move(program));
 }
@@ -123,14 +127,16 @@ Result<Rendering> Template::RenderTraced(const Json& context, const RenderOption
   TextBuilder out(rt);
   if (Result<void> run = Run(rt, *program_, context, &out); !run) {
     Error error = std::move(run).error();
-    if (error.name != error_name::kRaised) error.message = fmt::format("{}:{}: {}", program_->name, rt.line, error.message);
+    if (error.name != error_name::kRaised)
+      error.message = fmt::format("{}:{}: {}", program_->name, rt.line, error.message);
     return Fail(std::move(error));
   }
   Rendering rendering;
   for (const TraceRange& r : out.traced()) rendering.traced.push_back({r.begin, r.end});
   rendering.text = out.Take();
   if (program_->has_surrogates && !IsUtf8(rendering.text)) {
-    return Fault(error_name::kRuntime, fmt::format("{}: surrogates in the text: it cannot be UTF-8", program_->name));
+    return Fault(error_name::kRuntime,
+                 fmt::format("{}: surrogates in the text: it cannot be UTF-8", program_->name));
   }
   return rendering;
 }

@@ -30,7 +30,9 @@ Result<Value> IsNone(Runtime&, const Bound& b) { return Value::Bool(b[0].is_none
 Result<Value> Boolean(Runtime&, const Bound& b) { return Value::Bool(b[0].is(Kind::kBool)); }
 Result<Value> False(Runtime&, const Bound& b) { return Value::Bool(b[0].is(Kind::kBool) && !b[0].boolean); }
 Result<Value> True(Runtime&, const Bound& b) { return Value::Bool(b[0].is(Kind::kBool) && b[0].boolean); }
-Result<Value> Integer(Runtime&, const Bound& b) { return Value::Bool(b[0].is(Kind::kInt) || b[0].is(Kind::kBigInt)); }
+Result<Value> Integer(Runtime&, const Bound& b) {
+  return Value::Bool(b[0].is(Kind::kInt) || b[0].is(Kind::kBigInt));
+}
 Result<Value> Float(Runtime&, const Bound& b) { return Value::Bool(b[0].is(Kind::kFloat)); }
 Result<Value> Number(Runtime&, const Bound& b) { return Value::Bool(b[0].is_number()); }
 Result<Value> String(Runtime&, const Bound& b) { return Value::Bool(b[0].is_string()); }
@@ -73,7 +75,9 @@ Result<Value> NotEqual(Runtime& rt, const Bound& b) {
 }
 
 template <Order kOrder>
-Result<Value> InOrder(Runtime& rt, const Bound& b) { return Truth(Ordered(rt, b[0], b[1], kOrder)); }
+Result<Value> InOrder(Runtime& rt, const Bound& b) {
+  return Truth(Ordered(rt, b[0], b[1], kOrder));
+}
 
 Result<Value> IsFilter(Runtime&, const Bound& b) {
   return Value::Bool(b[0].is_string() && FindFilter(b[0].text()) != nullptr);

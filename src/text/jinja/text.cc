@@ -134,7 +134,8 @@ void TextBuilder::AppendTraced(std::string_view text, bool is_traced) {
 
 void TextBuilder::AppendRepeated(std::string_view text, uint64_t times) {
   if (text.empty() || times == 0) return;
-  if (times > static_cast<uint64_t>(rt_.options.limits.memory_bytes) / text.size()) times = UINT64_MAX / text.size();
+  if (times > static_cast<uint64_t>(rt_.options.limits.memory_bytes) / text.size())
+    times = UINT64_MAX / text.size();
   if (!Fits(text.size() * times)) return;
   if (text.size() == 1) {
     text_.append(times, text[0]);

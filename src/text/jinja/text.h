@@ -23,7 +23,8 @@ namespace cmforge::jinja {
 /// First occurrence of `needle` in `text` at or behind `from`; npos when there is none. Linear time.
 [[nodiscard]] uint64_t Find(std::string_view text, std::string_view needle, uint64_t from = 0);
 /// Up to `most` occurrences that do not overlap, found from the back, so descending. Linear time.
-[[nodiscard]] std::vector<uint64_t> FindFromBack(std::string_view text, std::string_view needle, uint64_t most);
+[[nodiscard]] std::vector<uint64_t> FindFromBack(std::string_view text, std::string_view needle,
+                                                 uint64_t most);
 
 /// Collects a string. Beyond the rendering's memory it stops collecting and Finish() fails.
 class TextBuilder {

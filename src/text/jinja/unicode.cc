@@ -1,10 +1,10 @@
 // Python's view of Unicode on top of utf8proc and a few tables.
 #include "text/jinja/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <span>
-
-#include <utf8proc.h>
 
 #include "text/jinja/unicode_tables.h"
 
@@ -15,7 +15,8 @@ utf8proc_category_t Category(char32_t c) { return utf8proc_category(static_cast<
 
 bool Contains(const CodeRange* ranges, size_t count, char32_t c) {
   const CodeRange* end = ranges + count;
-  const CodeRange* at = std::lower_bound(ranges, end, c, [](const CodeRange& r, char32_t x) { return r.last < x; });
+  const CodeRange* at =
+      std::lower_bound(ranges, end, c, [](const CodeRange& r, char32_t x) { return r.last < x; });
   return at != end && at->first <= c;
 }
 
@@ -41,8 +42,9 @@ bool IsCaseIgnorable(char32_t c) {
     default:
       break;
   }
-  static constexpr char32_t kMidLetters[] = {0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
-                                             0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+  static constexpr char32_t kMidLetters[] = {0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,
+                                             0x5F4,  0x2018, 0x2019, 0x2024, 0x2027, 0xFE13,
+                                             0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
   return std::binary_search(std::begin(kMidLetters), std::end(kMidLetters), c);
 }
 
@@ -161,8 +163,8 @@ bool IsAscii(std::string_view text) {
 
 bool IsSpace(char32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool IsLineBreak(char32_t c) {
@@ -210,8 +212,8 @@ bool IsCased(char32_t c) { return IsLower(c) || IsUpper(c) || IsTitle(c); }
 bool IsIdentifierStart(char32_t c) {
   if (c == '_') return true;
   const utf8proc_category_t k = Category(c);
-  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) || k == UTF8PROC_CATEGORY_NL || c == 0x2118 ||
-         c == 0x212E;
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) || k == UTF8PROC_CATEGORY_NL ||
+         c == 0x2118 || c == 0x212E;
 }
 
 bool IsIdentifierPart(char32_t c) {
@@ -240,8 +242,8 @@ bool IsIdentifier(std::string_view text) {
 int DecimalValue(char32_t c) {
   if (c >= '0' && c <= '9') return static_cast<int>(c - '0');
   if (!IsDecimal(c)) return -1;
-  // Digits of a script are ten in a row that starts where the category does, or at a multiple of ten behind it
-  // (mathematical digits come in five such rows).
+  // Digits of a script are ten in a row that starts where the category does, or at a multiple of ten behind
+  // it (mathematical digits come in five such rows).
   char32_t first = c;
   while (IsDecimal(first - 1)) --first;
   return static_cast<int>((c - first) % 10);
