@@ -18,7 +18,6 @@ constexpr size_t kAlignment = 64;
 // A decode task reads about this many bytes of weights: long enough for the prefetchers to run, short enough
 // that the last task of a region keeps nobody waiting.
 constexpr int64_t kTaskBytes = 64 << 10;
-
 constexpr int64_t kManyTokens = 8;
 
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
@@ -60,7 +59,14 @@ void ArrangeTokens(const KernelTable& table, KernelContext& context, std::span<P
     if (plan.arranged_offset < 0) continue;
     plan.tokens.arranged = memory + plan.arranged_offset;
     if (i > 0 && plans[i - 1].arranged_offset == plan.arranged_offset) continue;
-    table.arrange(plan.weight(), plan.tokens, memory + plan.arranged_offset);
+    const auto arrange = [&](int64_t begin, int64_t end) {
+      table.arrange(plan.weight(), plan.tokens, begin, end, memory + plan.arranged_offset);
+    };
+    if (plan.tokens.count < kManyTokens) {
+      arrange(0, plan.tokens.count);
+    } else {
+      context.pool().ForRanges(plan.tokens.count, 1, arrange);
+    }
   }
 }
 

@@ -86,7 +86,7 @@ void FloatProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, con
 }
 
 int64_t ArrangedBytes(const WeightLayout&, int64_t) { return 0; }
-void Arrange(const WeightLayout&, const TokenRows&, std::byte*) {}
+void Arrange(const WeightLayout&, const TokenRows&, int64_t, int64_t, std::byte*) {}
 
 int64_t ScratchBytes(const WeightLayout& w, int64_t, bool is_exact) {
   return is_exact ? 4 * w.cols : w.groups * (kGroupSize + 4);

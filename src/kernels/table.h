@@ -107,7 +107,7 @@ struct KernelTable {
   /// Some products read few tokens in an order of their own, which is made once for all their tasks: its
   /// size, 0 when the product reads the groups, and the making into 64-byte aligned memory.
   int64_t (*arranged_bytes)(const WeightLayout& w, int64_t tokens);
-  void (*arrange)(const WeightLayout& w, const TokenRows& x, std::byte* out);
+  void (*arrange)(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out);
   /// Scratch that one task needs, and the number of rows that tasks are multiples of.
   int64_t (*scratch_bytes)(const WeightLayout& w, int64_t tokens, bool is_exact);
   int64_t (*row_grain)(const WeightLayout& w, int64_t tokens, bool is_exact);

@@ -56,9 +56,9 @@ int64_t ArrangedBytes(const WeightLayout& w, int64_t tokens) {
   return tokens * UnitsOf(w.groups) * static_cast<int64_t>(sizeof(UnitInput));
 }
 
-void Arrange(const WeightLayout& w, const TokenRows& x, std::byte* out) {
+void Arrange(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out) {
   const Arrangement order = ArrangementOf(w.dtype);
-  for (int64_t i = 0; i < x.count; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     const QuantizedGroup* row = x.groups + x.Row(i) * x.groups_stride;
     UnitInput* units = reinterpret_cast<UnitInput*>(out) + i * UnitsOf(w.groups);
     if (order.is_interleaved) {

@@ -6,7 +6,9 @@
 
 #include "kernels/table.h"
 
+#ifndef CMFORGE_INLINE
 #define CMFORGE_INLINE inline __attribute__((always_inline))
+#endif
 
 namespace cmforge {
 namespace {

@@ -22,7 +22,7 @@ CMFORGE_PRODUCT(VbitProduct);
 CMFORGE_PRODUCT(FloatProduct);
 
 int64_t ArrangedBytes(const WeightLayout& w, int64_t tokens);
-void Arrange(const WeightLayout& w, const TokenRows& x, std::byte* out);
+void Arrange(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out);
 
 int64_t FloatScratchBytes(const WeightLayout& w);
 
