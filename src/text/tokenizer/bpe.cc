@@ -18,19 +18,29 @@ constexpr size_t kJointBits = (size_t{1} << 14) + (size_t{1} << 20);
 
 }  // namespace
 
-MergeTable::MergeTable(const std::vector<BpeMerge>& merges)
-    : seed_(HashSeed()), slots_(std::bit_ceil(std::max<size_t>(16, merges.size() * 2))) {
+void MergeTable::Resize(size_t slots) {
+  std::vector<Slot> old(std::bit_ceil(std::max<size_t>(16, slots)));
+  old.swap(slots_);
   mask_ = slots_.size() - 1;
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const uint64_t key = KeyOf(merges[rank].left, merges[rank].right);
-    size_t at = SlotFor(key);
-    while (slots_[at].rank != kNone && slots_[at].key != key) at = (at + 1) & mask_;
-    slots_[at] = {key, static_cast<uint32_t>(rank), merges[rank].merged};
+  for (const Slot& slot : old) {
+    if (slot.rank == kNone) continue;
+    size_t at = SlotFor(slot.key);
+    while (slots_[at].rank != kNone) at = (at + 1) & mask_;
+    slots_[at] = slot;
   }
 }
 
-Bpe::Bpe(Vocabulary vocabulary, const std::vector<BpeMerge>& merges, BpeOptions options)
-    : vocabulary_(std::move(vocabulary)), merges_(merges), options_(std::move(options)) {
+void MergeTable::Add(TokenId left, TokenId right, uint32_t rank, TokenId merged) {
+  if (size_ * 4 >= slots_.size() * 3) Resize(slots_.size() * 2);
+  const uint64_t key = KeyOf(left, right);
+  size_t at = SlotFor(key);
+  while (slots_[at].rank != kNone && slots_[at].key != key) at = (at + 1) & mask_;
+  if (slots_[at].rank == kNone) ++size_;
+  slots_[at] = {key, rank, merged};
+}
+
+Bpe::Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
+    : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {
   is_affixed_ = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
   takes_bytes_ = !is_affixed_;
   for (size_t byte = 0; byte < 256; ++byte) {
@@ -42,10 +52,10 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<BpeMerge>& merges, BpeOptions 
     takes_bytes_ = takes_bytes_ && alphabet_ids_[byte] >= 0;
   }
   if (!options_.unk_token.empty()) unk_id_ = vocabulary_.Find(options_.unk_token).value_or(-1);
-  if (!takes_bytes_) PrepareJoints(merges);
+  if (!takes_bytes_) PrepareJoints();
 }
 
-void Bpe::PrepareJoints(const std::vector<BpeMerge>& merges) {
+void Bpe::PrepareJoints() {
   character_ids_.assign(kCharacterTable, -1);
   vocabulary_.ForEach([&](std::string_view token, TokenId id) {
     if (token.empty() || token.size() > 3 || static_cast<size_t>(utf8::LengthOf(token[0])) != token.size())
@@ -59,18 +69,19 @@ void Bpe::PrepareJoints(const std::vector<BpeMerge>& merges) {
   stand_ins.push_back(unk_id_);
   std::sort(stand_ins.begin(), stand_ins.end());
   std::vector<uint64_t> joints(kJointBits / 64, 0);
-  for (const BpeMerge& merge : merges) {
-    if (std::binary_search(stand_ins.begin(), stand_ins.end(), merge.left) ||
-        std::binary_search(stand_ins.begin(), stand_ins.end(), merge.right)) {
-      return;
-    }
+  bool are_sound = true;
+  merges_.ForEach([&](TokenId left_id, TokenId right_id) {
+    are_sound = are_sound && !std::binary_search(stand_ins.begin(), stand_ins.end(), left_id) &&
+                !std::binary_search(stand_ins.begin(), stand_ins.end(), right_id);
     // Each merge adds one joint; those inside its parts come from the merges that made them.
-    const std::string_view left = vocabulary_.TextOf(merge.left), right = vocabulary_.TextOf(merge.right);
-    if (left.empty() || right.empty()) return;
+    const std::string_view left = vocabulary_.TextOf(left_id), right = vocabulary_.TextOf(right_id);
+    if (left.empty() || right.empty()) are_sound = false;
+    if (!are_sound) return;
     const size_t bit =
         JointBit(utf8::Decode(utf8::Previous(left.data() + left.size())), utf8::Decode(right.data()));
     joints[bit >> 6] |= uint64_t{1} << (bit & 63);
-  }
+  });
+  if (!are_sound) return;
   joints_ = std::move(joints);
 }
 

@@ -19,11 +19,7 @@ struct BpeOptions {
   bool ignore_merges = false;             // a piece that is a token as a whole is taken as it is
 };
 
-struct BpeMerge {
-  TokenId left, right, merged;
-};
-
-/// What two tokens become. Filled once.
+/// What two tokens become. Filled once, then immutable.
 class MergeTable {
  public:
   struct Merge {
@@ -32,8 +28,17 @@ class MergeTable {
   };
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  /// `merges` by rank; of two of the same pair the later counts.
-  explicit MergeTable(const std::vector<BpeMerge>& merges);
+  MergeTable() : seed_(HashSeed()) { Resize(16); }
+
+  void Reserve(size_t merges) { Resize(merges * 4 / 3); }
+
+  /// Of two merges of the same pair the later counts. `rank` below kNone.
+  void Add(TokenId left, TokenId right, uint32_t rank, TokenId merged);
+
+  /// Brings the place of a pair into the cache, for an Add or Find soon.
+  void Prefetch(TokenId left, TokenId right) const {
+    __builtin_prefetch(&slots_[SlotFor(KeyOf(left, right))], 1);
+  }
 
   [[nodiscard]] Merge Find(TokenId left, TokenId right) const {
     const uint64_t key = KeyOf(left, right);
@@ -41,6 +46,15 @@ class MergeTable {
       const Slot& slot = slots_[at];
       if (slot.key == key) return {slot.rank, slot.merged};
       if (slot.rank == kNone) return {kNone, 0};
+    }
+  }
+
+  /// Calls f(left, right) for each pair, in no order.
+  template <class F>
+  void ForEach(const F& f) const {
+    for (const Slot& slot : slots_) {
+      if (slot.rank != kNone)
+        f(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key & 0xFFFFFFFF));
     }
   }
 
@@ -57,16 +71,18 @@ class MergeTable {
   [[nodiscard]] size_t SlotFor(uint64_t key) const {
     return MixHash(key ^ seed_, 0x9E3779B97F4A7C15u) & mask_;
   }
+  void Resize(size_t slots);
 
   uint64_t seed_;
   size_t mask_ = 0;
-  std::vector<Slot> slots_;
+  size_t size_ = 0;
+  std::vector<Slot> slots_;  // a power of two, at most three quarters full
 };
 
 class Bpe : public TokenModel {
  public:
   /// All ids of `merges` are of `vocabulary`.
-  Bpe(Vocabulary vocabulary, const std::vector<BpeMerge>& merges, BpeOptions options);
+  Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options);
 
   Result<void> Tokenize(std::string_view piece, bool bytes, EncodeScratch& scratch,
                         std::vector<TokenId>& out) const override;
@@ -77,7 +93,7 @@ class Bpe : public TokenModel {
  private:
   using Symbol = EncodeScratch::Symbol;
 
-  void PrepareJoints(const std::vector<BpeMerge>& merges);
+  void PrepareJoints();
   [[nodiscard]] bool MayJoin(uint32_t left, uint32_t right) const {
     const size_t bit = JointBit(left, right);
     return (joints_[bit >> 6] >> (bit & 63) & 1) != 0;

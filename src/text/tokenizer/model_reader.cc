@@ -1,9 +1,10 @@
-// Reading models. Vocabulary and merges are the bulk of a file, so they go from the parser straight into
-// their tables; what the merges need to know may come after them, in which case they are read a second time.
+// Reading models. Vocabulary and merges are the bulk of a file, so they go from the document straight into
+// their tables; merges that come before what they depend on are skipped and read when all the rest is known.
 #include "text/tokenizer/model_reader.h"
 
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/unigram.h"
@@ -13,222 +14,240 @@ namespace cmforge {
 
 namespace {
 
-using simdjson::ondemand::json_type;
-using simdjson::ondemand::value;
+using Kind = JsonCursor::Kind;
 
-tl::unexpected<Error> Wrong(std::string fact) { return Fail(ErrorKind::kCorrupt, "model: " + fact); }
-tl::unexpected<Error> Wrong(std::string_view field, simdjson::error_code error) {
-  return Wrong(fmt::format("'{}': {}", field, simdjson::error_message(error)));
-}
+tl::unexpected<Error> Wrong(std::string fact) { return Fail(ErrorKind::kCorrupt, std::move(fact)); }
 
-Result<TokenId> TokenIdFrom(simdjson::simdjson_result<value> json, std::string_view token) {
-  uint64_t id = 0;
-  if (json.get_uint64().get(id) != simdjson::SUCCESS || id > std::numeric_limits<TokenId>::max() - 1) {
-    return Wrong(fmt::format("the id of token '{}' is no number of 0 to 2147483646", token.substr(0, 100)));
+/// Strings waiting to be looked up together. Their bytes lie in one buffer, since a cursor's strings don't
+/// last.
+class Batch {
+ public:
+  void Add(std::string_view text) {
+    text_ += text;
+    ends_.push_back(text_.size());
   }
-  return static_cast<TokenId>(id);
-}
+  /// The last two strings joined, `cut` bytes of the second left out (it must have them).
+  void AddJoined(size_t cut) {
+    const size_t end = ends_.back(), middle = ends_[ends_.size() - 2];
+    const size_t begin = ends_.size() > 2 ? ends_[ends_.size() - 3] : 0;
+    text_.append(text_, begin, middle - begin);
+    text_.append(text_, middle + cut, end - middle - cut);
+    ends_.push_back(text_.size());
+  }
+  /// The string added last.
+  [[nodiscard]] std::string_view back() const {
+    const size_t begin = ends_.size() > 1 ? ends_[ends_.size() - 2] : 0;
+    return std::string_view(text_).substr(begin);
+  }
+  [[nodiscard]] size_t size() const { return ends_.size(); }
+  std::span<const std::string_view> Views() {
+    views_.clear();
+    size_t begin = 0;
+    for (const size_t end : ends_) {
+      views_.push_back(std::string_view(text_).substr(begin, end - begin));
+      begin = end;
+    }
+    return views_;
+  }
+  void Clear() {
+    text_.clear();
+    ends_.clear();
+  }
+
+ private:
+  std::string text_;
+  std::vector<size_t> ends_;
+  std::vector<std::string_view> views_;
+};
 
 class Reader {
  public:
   explicit Reader(size_t document_bytes) : document_bytes_(document_bytes) {}
 
-  Result<std::unique_ptr<const TokenModel>> Read(simdjson::ondemand::object object) {
-    CMF_CHECK(ReadFields(object, /*merges_only=*/false));
-    if (has_merges_ && merges_need_another_look_) {
-      simdjson::ondemand::object again;
-      if (const auto error = object.reset().error(); error != simdjson::SUCCESS)
-        return Wrong("merges", error);
-      merges_.clear();
-      CMF_CHECK(ReadFields(object, /*merges_only=*/true));
+  Result<std::unique_ptr<const TokenModel>> Read(JsonCursor& cursor) {
+    CMF_CHECK(cursor.EnterObject());
+    std::set<std::string> seen;
+    while (true) {
+      std::string_view key;
+      CMF_TRY(const bool more, cursor.NextKey(key));
+      if (!more) break;
+      const std::string name(key);
+      if (!seen.insert(name).second) return Wrong(fmt::format("key '{}' occurs twice", name.substr(0, 100)));
+      if (auto done = ReadField(name, cursor); !done) {
+        return Fail(std::move(done.error()).In(fmt::format("'{}'", name.substr(0, 100))));
+      }
+    }
+    if (!merges_text_.empty()) {
+      JsonCursor merges(merges_text_);
+      if (auto done = ReadMerges(merges); !done) return Fail(std::move(done.error()).In("'merges'"));
     }
     return Make();
   }
 
  private:
-  Result<void> ReadFields(simdjson::ondemand::object& object, bool merges_only) {
-    for (auto field : object) {
-      std::string_view key;
-      if (const auto error = field.unescaped_key().get(key); error != simdjson::SUCCESS)
-        return Wrong("a key", error);
-      value json;
-      if (const auto error = field.value().get(json); error != simdjson::SUCCESS) return Wrong(key, error);
-      if (merges_only) {
-        if (key == "merges") CMF_CHECK(ReadMerges(json));
-      } else {
-        CMF_CHECK(ReadField(key, json));
-      }
-    }
-    return {};
-  }
-
-  Result<void> ReadField(std::string_view key, value json) {
-    if (key == "vocab") return ReadVocabulary(json);
+  Result<void> ReadField(std::string_view key, JsonCursor& cursor) {
+    if (key == "vocab") return ReadVocabulary(cursor);
     if (key == "merges") {
       has_merges_ = true;
-      if (!has_vocabulary_) {
-        merges_need_another_look_ = true;
-        return {};
-      }
-      return ReadMerges(json);
-    }
-    if (key == "type") return ReadString(key, json, type_);
-    if (key == "unk_token") return ReadString(key, json, unk_token_);
-    if (key == "continuing_subword_prefix") {
-      CMF_CHECK(ReadString(key, json, prefix_));
-      // Merges read so far took it for empty.
-      if (has_merges_ && !prefix_.value_or("").empty()) merges_need_another_look_ = true;
+      // They need the vocabulary and the prefix. A file that has a prefix names it before or never.
+      if (has_vocabulary_ && prefix_is_read_) return ReadMerges(cursor);
+      CMF_TRY(merges_text_, cursor.Skip());
       return {};
     }
-    if (key == "end_of_word_suffix") return ReadString(key, json, suffix_);
-    if (key == "fuse_unk") return ReadBool(key, json, fuse_unk_);
-    if (key == "byte_fallback") return ReadBool(key, json, byte_fallback_);
-    if (key == "ignore_merges") return ReadBool(key, json, ignore_merges_);
-    if (key == "unk_id") return ReadCount(key, json, unk_id_);
-    if (key == "max_input_chars_per_word") return ReadCount(key, json, max_characters_);
-    return {};  // dropout is for training; what else there is does not concern us
-  }
-
-  static bool IsNull(value& json) {
-    json_type type{};
-    return json.type().get(type) == simdjson::SUCCESS && type == json_type::null;
-  }
-
-  static Result<void> ReadString(std::string_view key, value json, std::optional<std::string>& out) {
-    if (IsNull(json)) return {};
-    std::string_view text;
-    if (const auto error = json.get_string().get(text); error != simdjson::SUCCESS) return Wrong(key, error);
-    out = text;
+    if (key == "type") return ReadString(cursor, type_);
+    if (key == "unk_token") return ReadString(cursor, unk_token_);
+    if (key == "continuing_subword_prefix") {
+      prefix_is_read_ = true;
+      return ReadString(cursor, prefix_);
+    }
+    if (key == "end_of_word_suffix") return ReadString(cursor, suffix_);
+    if (key == "fuse_unk") return ReadBool(cursor, fuse_unk_);
+    if (key == "byte_fallback") return ReadBool(cursor, byte_fallback_);
+    if (key == "ignore_merges") return ReadBool(cursor, ignore_merges_);
+    if (key == "unk_id") return ReadCount(cursor, unk_id_);
+    if (key == "max_input_chars_per_word") return ReadCount(cursor, max_characters_);
+    // Dropout is for training; what else there is does not concern us.
+    CMF_TRY([[maybe_unused]] const std::string_view skipped, cursor.Skip());
     return {};
   }
 
-  static Result<void> ReadBool(std::string_view key, value json, bool& out) {
-    if (IsNull(json)) return {};
-    if (const auto error = json.get_bool().get(out); error != simdjson::SUCCESS) return Wrong(key, error);
+  static Result<void> ReadString(JsonCursor& cursor, std::optional<std::string>& out) {
+    if (cursor.TakeNull()) return {};
+    CMF_TRY(out, cursor.String());
+    return {};
+  }
+  static Result<void> ReadBool(JsonCursor& cursor, bool& out) {
+    if (cursor.TakeNull()) return {};
+    CMF_TRY(out, cursor.Bool());
+    return {};
+  }
+  static Result<void> ReadCount(JsonCursor& cursor, std::optional<uint64_t>& out) {
+    if (cursor.TakeNull()) return {};
+    CMF_TRY(out, cursor.Unsigned());
     return {};
   }
 
-  static Result<void> ReadCount(std::string_view key, value json, std::optional<uint64_t>& out) {
-    if (IsNull(json)) return {};
-    uint64_t number = 0;
-    if (const auto error = json.get_uint64().get(number); error != simdjson::SUCCESS)
-      return Wrong(key, error);
-    out = number;
-    return {};
-  }
-
-  Result<void> ReadVocabulary(value json) {
-    if (has_vocabulary_) return Wrong("'vocab' occurs twice");
+  Result<void> ReadVocabulary(JsonCursor& cursor) {
     has_vocabulary_ = true;
     vocabulary_.Reserve(document_bytes_ / 64, document_bytes_ / 8);
-    json_type type{};
-    if (const auto error = json.type().get(type); error != simdjson::SUCCESS) return Wrong("vocab", error);
-    CMF_CHECK(type == json_type::array ? ReadScored(json) : ReadNumbered(json));
+    CMF_CHECK(cursor.Peek() == Kind::kArray ? ReadScored(cursor) : ReadNumbered(cursor));
+    CMF_CHECK(AddTokens());
     vocabulary_.Finish();
     return {};
   }
 
   // {"token": id, ...}
-  Result<void> ReadNumbered(value json) {
-    simdjson::ondemand::object object;
-    if (const auto error = json.get_object().get(object); error != simdjson::SUCCESS)
-      return Wrong("vocab", error);
-    for (auto field : object) {
+  Result<void> ReadNumbered(JsonCursor& cursor) {
+    CMF_CHECK(cursor.EnterObject());
+    while (true) {
       std::string_view token;
-      if (const auto error = field.unescaped_key().get(token); error != simdjson::SUCCESS)
-        return Wrong("vocab", error);
-      CMF_TRY(const TokenId id, TokenIdFrom(field.value(), token));
-      CMF_CHECK(vocabulary_.Add(token, id));
+      CMF_TRY(const bool more, cursor.NextKey(token));
+      if (!more) return {};
+      batch_.Add(token);
+      const auto id = cursor.Unsigned();
+      if (!id || *id >= std::numeric_limits<TokenId>::max()) {
+        return Wrong(fmt::format("the id of token '{}' is no number of 0 to 2147483646",
+                                 batch_.back().substr(0, 100)));
+      }
+      batch_ids_.push_back(static_cast<TokenId>(*id));
+      if (batch_.size() == Vocabulary::kMany) CMF_CHECK(AddTokens());
     }
-    return {};
   }
 
   // [["token", score], ...]
-  Result<void> ReadScored(value json) {
+  Result<void> ReadScored(JsonCursor& cursor) {
     is_scored_ = true;
-    simdjson::ondemand::array array;
-    if (const auto error = json.get_array().get(array); error != simdjson::SUCCESS)
-      return Wrong("vocab", error);
-    for (auto entry : array) {
-      std::string_view token;
-      double score = 0;
-      size_t parts = 0;
-      simdjson::ondemand::array pair;
-      if (const auto error = entry.get_array().get(pair); error != simdjson::SUCCESS)
-        return Wrong("vocab", error);
-      for (auto part : pair) {
-        const auto error = parts == 0 ? part.get_string().get(token) : part.get_double().get(score);
-        if (error != simdjson::SUCCESS) return Wrong("vocab", error);
-        ++parts;
-      }
-      if (parts != 2)
-        return Wrong(fmt::format("'vocab': entry {} is no pair of token and score", scores_.size()));
-      CMF_CHECK(vocabulary_.Add(token, static_cast<TokenId>(scores_.size()), /*keep_both=*/true));
+    CMF_CHECK(cursor.EnterArray());
+    while (true) {
+      CMF_TRY(const bool more, cursor.NextElement());
+      if (!more) return {};
+      CMF_CHECK(cursor.EnterArray());
+      CMF_TRY(const bool has_token, cursor.NextElement());
+      if (!has_token) return Wrong(fmt::format("entry {} is no pair of token and score", scores_.size()));
+      CMF_TRY(const std::string_view token, cursor.String());
+      batch_.Add(token);
+      CMF_TRY(const bool has_score, cursor.NextElement());
+      if (!has_score) return Wrong(fmt::format("entry {} is no pair of token and score", scores_.size()));
+      CMF_TRY(const double score, cursor.Number());
+      CMF_TRY(const bool has_more, cursor.NextElement());
+      if (has_more) return Wrong(fmt::format("entry {} is no pair of token and score", scores_.size()));
+      batch_ids_.push_back(static_cast<TokenId>(scores_.size()));
       scores_.push_back(score);
+      if (batch_.size() == Vocabulary::kMany) CMF_CHECK(AddTokens());
     }
+  }
+
+  Result<void> AddTokens() {
+    CMF_CHECK(vocabulary_.AddMany(batch_.Views(), batch_ids_, /*keep_both=*/is_scored_));
+    batch_.Clear();
+    batch_ids_.clear();
     return {};
   }
 
   // ["a b", ...] or [["a", "b"], ...]
-  Result<void> ReadMerges(value json) {
-    merges_.reserve(document_bytes_ / 64);
-    simdjson::ondemand::array array;
-    if (const auto error = json.get_array().get(array); error != simdjson::SUCCESS)
-      return Wrong("merges", error);
-    for (auto entry : array) {
-      json_type type{};
-      if (const auto error = entry.type().get(type); error != simdjson::SUCCESS)
-        return Wrong("merges", error);
-      std::string_view left, right;
-      if (type == json_type::string) {
-        std::string_view line;
-        if (const auto error = entry.get_string().get(line); error != simdjson::SUCCESS)
-          return Wrong("merges", error);
+  Result<void> ReadMerges(JsonCursor& cursor) {
+    merges_.Reserve(vocabulary_.size());
+    const size_t cut = prefix_.value_or("").size();
+    CMF_CHECK(cursor.EnterArray());
+    while (true) {
+      CMF_TRY(const bool more, cursor.NextElement());
+      if (!more) break;
+      if (cursor.Peek() == Kind::kString) {
+        CMF_TRY(const std::string_view line, cursor.String());
         if (line.starts_with("#version")) continue;
         const size_t blank = line.find(' ');
         if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-          return Wrong(fmt::format("merge {}: '{}' is not two tokens with a blank between", merges_.size(),
+          return Wrong(fmt::format("merge {}: '{}' is not two tokens with a blank between", merge_count_,
                                    line.substr(0, 100)));
         }
-        left = line.substr(0, blank);
-        right = line.substr(blank + 1);
+        batch_.Add(line.substr(0, blank));
+        batch_.Add(line.substr(blank + 1));
       } else {
-        simdjson::ondemand::array pair;
-        if (const auto error = entry.get_array().get(pair); error != simdjson::SUCCESS)
-          return Wrong("merges", error);
-        size_t parts = 0;
-        for (auto part : pair) {
-          const auto error = part.get_string().get(parts == 0 ? left : right);
-          if (error != simdjson::SUCCESS) return Wrong("merges", error);
-          ++parts;
-        }
-        if (parts != 2) return Wrong(fmt::format("merge {}: {} parts instead of 2", merges_.size(), parts));
+        CMF_CHECK(ReadPair(cursor));
       }
-      CMF_CHECK(AddMerge(left, right));
+      if (batch_.back().size() < cut) {
+        return Wrong(fmt::format("merge {}: '{}' is shorter than continuing_subword_prefix", merge_count_,
+                                 batch_.back().substr(0, 100)));
+      }
+      batch_.AddJoined(cut);
+      if (++merge_count_ == MergeTable::kNone) return Fail(ErrorKind::kLimit, "too many merges");
+      if (batch_.size() == Vocabulary::kMany) CMF_CHECK(AddMerges());
     }
+    return AddMerges();
+  }
+
+  Result<void> ReadPair(JsonCursor& cursor) {
+    CMF_CHECK(cursor.EnterArray());
+    for (int part = 0; part < 2; ++part) {
+      CMF_TRY(const bool has_part, cursor.NextElement());
+      if (!has_part) return Wrong(fmt::format("merge {}: not a list of two tokens", merge_count_));
+      CMF_TRY(const std::string_view token, cursor.String());
+      batch_.Add(token);
+    }
+    CMF_TRY(const bool has_more, cursor.NextElement());
+    if (has_more) return Wrong(fmt::format("merge {}: not a list of two tokens", merge_count_));
     return {};
   }
 
-  Result<void> AddMerge(std::string_view left, std::string_view right) {
-    const size_t cut = prefix_.value_or("").size();
-    if (right.size() < cut) {
-      return Wrong(fmt::format("merge {}: '{}' is shorter than continuing_subword_prefix", merges_.size(),
-                               right.substr(0, 100)));
-    }
-    joined_ = left;
-    joined_ += right.substr(cut);
-    BpeMerge merge{};
-    for (const auto& [text, id] : {std::pair{left, &merge.left}, std::pair{right, &merge.right},
-                                   std::pair{std::string_view(joined_), &merge.merged}}) {
-      const auto found = vocabulary_.Find(text);
-      if (!found) {
-        return Wrong(fmt::format("merge {}: token '{}' is not in the vocabulary", merges_.size(),
-                                 text.substr(0, 100)));
+  // The batch holds left, right and joined token of each merge.
+  Result<void> AddMerges() {
+    static_assert(Vocabulary::kMany % 3 == 0);
+    const auto tokens = batch_.Views();
+    batch_ids_.resize(tokens.size());
+    vocabulary_.FindMany(tokens, batch_ids_);
+    const size_t first = merge_count_ - tokens.size() / 3;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (batch_ids_[i] < 0) {
+        return Wrong(fmt::format("merge {}: token '{}' is not in the vocabulary", first + i / 3,
+                                 tokens[i].substr(0, 100)));
       }
-      *id = *found;
     }
-    if (merges_.size() >= MergeTable::kNone) return Fail(ErrorKind::kLimit, "model: too many merges");
-    merges_.push_back(merge);
+    for (size_t i = 0; i < tokens.size(); i += 3) merges_.Prefetch(batch_ids_[i], batch_ids_[i + 1]);
+    for (size_t i = 0; i < tokens.size(); i += 3) {
+      merges_.Add(batch_ids_[i], batch_ids_[i + 1], static_cast<uint32_t>(first + i / 3), batch_ids_[i + 2]);
+    }
+    batch_.Clear();
+    batch_ids_.clear();
     return {};
   }
 
@@ -241,7 +260,7 @@ class Reader {
                              : max_characters_ ? "WordPiece"
                                                : "WordLevel";
     if (type != "BPE" && type != "Unigram" && type != "WordPiece" && type != "WordLevel") {
-      return Fail(ErrorKind::kUnsupported, fmt::format("model: unknown type '{}'", type.substr(0, 100)));
+      return Fail(ErrorKind::kUnsupported, fmt::format("unknown type '{}'", type.substr(0, 100)));
     }
     if (is_scored_ != (type == "Unigram")) {
       return Wrong(fmt::format("'vocab' of {} is {} expected", type,
@@ -249,7 +268,7 @@ class Reader {
     }
     if (type == "Unigram") {
       auto model = Unigram::Make(std::move(vocabulary_), std::move(scores_), unk_id_, byte_fallback_);
-      if (!model) return Fail(std::move(model.error()).In("model: Unigram"));
+      if (!model) return Fail(std::move(model.error()).In("Unigram"));
       return std::move(*model);
     }
     if (type == "BPE") {
@@ -261,7 +280,7 @@ class Reader {
       options.fuse_unk = fuse_unk_;
       options.byte_fallback = byte_fallback_;
       options.ignore_merges = ignore_merges_;
-      return std::make_unique<const Bpe>(std::move(vocabulary_), merges_, std::move(options));
+      return std::make_unique<const Bpe>(std::move(vocabulary_), std::move(merges_), std::move(options));
     }
     if (!unk_token_) return Wrong(fmt::format("'unk_token' of {} is missing", type));
     if (type == "WordLevel") return std::make_unique<const WordLevel>(std::move(vocabulary_), *unk_token_);
@@ -270,12 +289,13 @@ class Reader {
                                prefix_ ? "max_input_chars_per_word" : "continuing_subword_prefix"));
     }
     auto model = WordPiece::Make(std::move(vocabulary_), *unk_token_, *prefix_, *max_characters_);
-    if (!model) return Fail(std::move(model.error()).In("model: WordPiece"));
+    if (!model) return Fail(std::move(model.error()).In("WordPiece"));
     return std::move(*model);
   }
 
   size_t document_bytes_;
   std::optional<std::string> type_, unk_token_, prefix_, suffix_;
+  bool prefix_is_read_ = false;
   bool fuse_unk_ = false, byte_fallback_ = false, ignore_merges_ = false;
   std::optional<uint64_t> unk_id_, max_characters_;
   Vocabulary vocabulary_;
@@ -283,16 +303,17 @@ class Reader {
   bool is_scored_ = false;
   std::vector<double> scores_;
   bool has_merges_ = false;
-  bool merges_need_another_look_ = false;
-  std::vector<BpeMerge> merges_;
-  std::string joined_;
+  std::string_view merges_text_;  // of merges that wait for the rest
+  MergeTable merges_;
+  size_t merge_count_ = 0;
+  Batch batch_;
+  std::vector<TokenId> batch_ids_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<const TokenModel>> ReadModel(simdjson::ondemand::object object,
-                                                    size_t document_bytes) {
-  return Reader(document_bytes).Read(object);
+Result<std::unique_ptr<const TokenModel>> ReadModel(JsonCursor& cursor, size_t document_bytes) {
+  return Reader(document_bytes).Read(cursor);
 }
 
 }  // namespace cmforge

@@ -1,5 +1,5 @@
-// Reading tokenizer.json. The bulk (vocabulary, merges, added tokens) goes through simdjson's on-demand
-// parser, the small components through our JSON values.
+// Reading tokenizer.json. The bulk (vocabulary, merges, added tokens) is read in one pass over the document,
+// the small components through our JSON values.
 #include "text/tokenizer/tokenizer_file.h"
 
 #include <simdjson.h>
@@ -7,135 +7,110 @@
 #include <set>
 
 #include "base/json.h"
+#include "text/tokenizer/json_cursor.h"
 #include "text/tokenizer/model_reader.h"
 
 namespace cmforge {
 
 namespace {
 
-using simdjson::ondemand::value;
-
-tl::unexpected<Error> Wrong(std::string_view part, simdjson::error_code error) {
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}", part, simdjson::error_message(error)));
-}
-
-Result<AddedToken> ReadAddedToken(simdjson::ondemand::object object, size_t index) {
+Result<AddedToken> ReadAddedToken(JsonCursor& cursor) {
   AddedToken token;
-  const auto wrong = [&](std::string_view field, simdjson::error_code error) {
-    return Wrong(fmt::format("added_tokens: entry {}: {}", index, field), error);
-  };
-  unsigned seen = 0;
-  for (auto field : object) {
+  std::set<std::string> seen;
+  CMF_CHECK(cursor.EnterObject());
+  while (true) {
     std::string_view key;
-    if (const auto error = field.unescaped_key().get(key); error != simdjson::SUCCESS)
-      return wrong("a key", error);
-    value json;
-    if (const auto error = field.value().get(json); error != simdjson::SUCCESS) return wrong(key, error);
-    simdjson::error_code error = simdjson::SUCCESS;
-    const auto flag = [&](bool& target, unsigned bit) {
-      error = json.get_bool().get(target);
-      seen |= 1u << bit;
-    };
-    if (key == "id") {
-      uint64_t id = 0;  // not used, but must be a number
-      error = json.get_uint64().get(id);
-      seen |= 1u << 5;
+    CMF_TRY(const bool more, cursor.NextKey(key));
+    if (!more) break;
+    seen.emplace(key);
+    if (key == "id") {  // not used, but must be a number
+      CMF_TRY([[maybe_unused]] const uint64_t id, cursor.Unsigned());
     } else if (key == "content") {
-      std::string_view content;
-      error = json.get_string().get(content);
-      token.content = content;
-      seen |= 1u << 6;
+      CMF_TRY(token.content, cursor.String());
     } else if (key == "single_word") {
-      flag(token.single_word, 0);
+      CMF_TRY(token.single_word, cursor.Bool());
     } else if (key == "lstrip") {
-      flag(token.lstrip, 1);
+      CMF_TRY(token.lstrip, cursor.Bool());
     } else if (key == "rstrip") {
-      flag(token.rstrip, 2);
+      CMF_TRY(token.rstrip, cursor.Bool());
     } else if (key == "normalized") {
-      flag(token.normalized, 3);
+      CMF_TRY(token.normalized, cursor.Bool());
     } else if (key == "special") {
-      flag(token.special, 4);
+      CMF_TRY(token.special, cursor.Bool());
+    } else {
+      CMF_TRY([[maybe_unused]] const std::string_view skipped, cursor.Skip());
     }
-    if (error != simdjson::SUCCESS) return wrong(key, error);
   }
-  constexpr std::string_view kFields[] = {"single_word", "lstrip", "rstrip", "normalized",
-                                          "special",     "id",     "content"};
-  for (unsigned bit = 0; bit < std::size(kFields); ++bit) {
-    if ((seen >> bit & 1) == 0) {
-      return Fail(ErrorKind::kCorrupt,
-                  fmt::format("added_tokens: entry {}: '{}' is missing", index, kFields[bit]));
-    }
+  for (const char* key : {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}) {
+    if (!seen.contains(key)) return Fail(ErrorKind::kCorrupt, fmt::format("'{}' is missing", key));
   }
   return token;
 }
 
-Result<std::vector<AddedToken>> ReadAddedTokens(value json) {
+Result<std::vector<AddedToken>> ReadAddedTokens(JsonCursor& cursor) {
   std::vector<AddedToken> tokens;
-  simdjson::ondemand::array array;
-  if (const auto error = json.get_array().get(array); error != simdjson::SUCCESS)
-    return Wrong("added_tokens", error);
-  for (auto entry : array) {
-    simdjson::ondemand::object object;
-    if (const auto error = entry.get_object().get(object); error != simdjson::SUCCESS) {
-      return Wrong("added_tokens", error);
-    }
-    CMF_TRY(AddedToken token, ReadAddedToken(object, tokens.size()));
-    tokens.push_back(std::move(token));
+  CMF_CHECK(cursor.EnterArray());
+  while (true) {
+    CMF_TRY(const bool more, cursor.NextElement());
+    if (!more) return tokens;
+    auto token = ReadAddedToken(cursor);
+    if (!token) return Fail(std::move(token.error()).In(fmt::format("entry {}", tokens.size())));
+    tokens.push_back(std::move(*token));
   }
-  return tokens;
-}
-
-Result<Json> ReadComponent(value json, std::string_view key) {
-  std::string_view text;
-  if (const auto error = simdjson::to_json_string(json).get(text); error != simdjson::SUCCESS)
-    return Wrong(key, error);
-  return ParseJson(text, key);
 }
 
 class Reader {
  public:
   Result<TokenizerFile> Read(std::string_view json) {
-    const simdjson::padded_string padded(json);
-    simdjson::ondemand::parser parser;
-    simdjson::ondemand::document document;
-    if (const auto error = parser.iterate(padded).get(document); error != simdjson::SUCCESS)
-      return Wrong("json", error);
-    simdjson::ondemand::object object;
-    if (const auto error = document.get_object().get(object); error != simdjson::SUCCESS)
-      return Wrong("json", error);
-    for (auto field : object) {
-      std::string_view key;
-      if (const auto error = field.unescaped_key().get(key); error != simdjson::SUCCESS)
-        return Wrong("json", error);
-      value part;
-      if (const auto error = field.value().get(part); error != simdjson::SUCCESS) return Wrong(key, error);
-      if (!seen_.insert(std::string(key)).second) {
-        return Fail(ErrorKind::kCorrupt, fmt::format("json: key '{}' occurs twice", key.substr(0, 100)));
-      }
-      CMF_CHECK(ReadPart(key, part, json.size()));
-    }
-    if (document.current_location().error() != simdjson::OUT_OF_BOUNDS) {
-      return Fail(ErrorKind::kCorrupt, "json: something follows the document");
-    }
+    if (!simdjson::validate_utf8(json.data(), json.size()))
+      return Fail(ErrorKind::kCorrupt, "json: not UTF-8");
+    JsonCursor cursor(json);
+    if (auto done = ReadParts(cursor, json.size()); !done) return Fail(std::move(done.error()));
     if (!file_.model) return Fail(ErrorKind::kCorrupt, "model: missing");
-    CMF_CHECK(FillIn());
+    if (!seen_.contains("decoder")) {  // as if it were null
+      CMF_TRY(file_.decoder, TokenDecoder::FromJson(Json()));
+    }
     return std::move(file_);
   }
 
  private:
-  Result<void> ReadPart(std::string_view key, value json, size_t document_bytes) {
+  Result<void> ReadParts(JsonCursor& cursor, size_t document_bytes) {
+    if (auto done = cursor.EnterObject(); !done) return Fail(std::move(done.error()).In("json"));
+    while (true) {
+      std::string_view key;
+      auto more = cursor.NextKey(key);
+      if (!more) return Fail(std::move(more.error()).In("json"));
+      if (!*more) break;
+      const std::string name(key);
+      if (!seen_.insert(name).second) {
+        return Fail(ErrorKind::kCorrupt, fmt::format("json: key '{}' occurs twice", name.substr(0, 100)));
+      }
+      CMF_CHECK(ReadPart(name, cursor, document_bytes));
+    }
+    if (auto done = cursor.End(); !done) return Fail(std::move(done.error()).In("json"));
+    return {};
+  }
+
+  Result<void> ReadPart(const std::string& key, JsonCursor& cursor, size_t document_bytes) {
     if (key == "model") {
-      simdjson::ondemand::object object;
-      if (const auto error = json.get_object().get(object); error != simdjson::SUCCESS)
-        return Wrong(key, error);
-      CMF_TRY(file_.model, ReadModel(object, document_bytes));
+      auto model = ReadModel(cursor, document_bytes);
+      if (!model) return Fail(std::move(model.error()).In(key));
+      file_.model = std::move(*model);
       return {};
     }
     if (key == "added_tokens") {
-      CMF_TRY(file_.added_tokens, ReadAddedTokens(json));
+      auto tokens = ReadAddedTokens(cursor);
+      if (!tokens) return Fail(std::move(tokens.error()).In(key));
+      file_.added_tokens = std::move(*tokens);
       return {};
     }
-    CMF_TRY(const Json component, ReadComponent(json, key));
+    auto text = cursor.Skip();
+    if (!text) return Fail(std::move(text.error()).In(key.substr(0, 100)));
+    return ReadComponent(key, *text);
+  }
+
+  Result<void> ReadComponent(const std::string& key, std::string_view text) {
+    CMF_TRY(const Json component, ParseJson(text, key.substr(0, 100)));
     if (key == "normalizer") {
       CMF_TRY(file_.normalizer, NormalizerChain::FromJson(component));
     } else if (key == "pre_tokenizer") {
@@ -155,14 +130,6 @@ class Reader {
       }
     } else {
       return Fail(ErrorKind::kCorrupt, fmt::format("json: unknown key '{}'", key.substr(0, 100)));
-    }
-    return {};
-  }
-
-  /// Components that are not there are like `null`.
-  Result<void> FillIn() {
-    if (!seen_.contains("decoder")) {
-      CMF_TRY(file_.decoder, TokenDecoder::FromJson(Json()));
     }
     return {};
   }

@@ -10,7 +10,7 @@ namespace cmforge {
 void Vocabulary::Reserve(size_t tokens, size_t bytes) {
   text_.reserve(bytes);
   entries_.reserve(tokens);
-  slots_.assign(std::bit_ceil(std::max<size_t>(16, tokens * 2)), Slot{});
+  slots_.assign(std::bit_ceil(std::max<size_t>(16, tokens * 4 / 3)), Slot{});
 }
 
 void Vocabulary::Grow() {
@@ -26,10 +26,9 @@ void Vocabulary::Grow() {
   }
 }
 
-Result<void> Vocabulary::Add(std::string_view token, TokenId id, bool keep_both) {
-  if (entries_.size() * 2 >= slots_.size()) Grow();
+Result<void> Vocabulary::AddHashed(std::string_view token, uint64_t hash, TokenId id, bool keep_both) {
+  if (entries_.size() * 4 >= slots_.size() * 3) Grow();
   largest_id_ = std::max(largest_id_, id);
-  const uint64_t hash = HashBytes(token, seed_);
   const auto tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = slots_.size() - 1;
   size_t at = hash & mask;
@@ -63,9 +62,44 @@ void Vocabulary::Finish() {
                    [&](uint32_t a, uint32_t b) { return entries_[a].id < entries_[b].id; });
 }
 
-const Vocabulary::Entry* Vocabulary::FindEntry(std::string_view token) const {
-  if (slots_.empty()) return nullptr;
-  const uint64_t hash = HashBytes(token, seed_);
+Result<void> Vocabulary::AddMany(std::span<const std::string_view> tokens, std::span<const TokenId> ids,
+                                 bool keep_both) {
+  uint64_t hashes[kMany];
+  const size_t mask = slots_.size() - 1;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    hashes[i] = HashBytes(tokens[i], seed_);
+    if (!slots_.empty()) __builtin_prefetch(&slots_[hashes[i] & mask], 1);
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) CMF_CHECK(AddHashed(tokens[i], hashes[i], ids[i], keep_both));
+  return {};
+}
+
+void Vocabulary::FindMany(std::span<const std::string_view> tokens, std::span<TokenId> ids) const {
+  if (slots_.empty()) {
+    std::fill(ids.begin(), ids.end(), -1);
+    return;
+  }
+  uint64_t hashes[kMany];
+  const size_t mask = slots_.size() - 1;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    hashes[i] = HashBytes(tokens[i], seed_);
+    __builtin_prefetch(&slots_[hashes[i] & mask]);
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const Slot& slot = slots_[hashes[i] & mask];
+    if (slot.index != 0) __builtin_prefetch(&entries_[slot.index - 1]);
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const Slot& slot = slots_[hashes[i] & mask];
+    if (slot.index != 0) __builtin_prefetch(text_.data() + entries_[slot.index - 1].offset);
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const Entry* entry = FindHashed(tokens[i], hashes[i]);
+    ids[i] = entry ? entry->id : -1;
+  }
+}
+
+const Vocabulary::Entry* Vocabulary::FindHashed(std::string_view token, uint64_t hash) const {
   const auto tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = slots_.size() - 1;
   for (size_t at = hash & mask; slots_[at].index != 0; at = (at + 1) & mask) {
