@@ -46,7 +46,8 @@ function(cmforge_test name)
     return()
   endif()
   add_executable(${name}_test ${sources})
-  target_compile_options(${name}_test PRIVATE -Wall -Wextra -Wno-missing-field-initializers ${CMFORGE_FLAGS})
+  target_compile_options(${name}_test PRIVATE -Wall -Wextra -Wno-missing-field-initializers ${CMFORGE_FLAGS}
+                                                $<$<CONFIG:Release>:-O1>)  # what is tested is optimized, the tests need not be
   target_compile_definitions(${name}_test PRIVATE CMFORGE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
                                                   CMFORGE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
