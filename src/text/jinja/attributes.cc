@@ -148,8 +148,11 @@ Result<Value> OwnAttribute(Runtime& rt, const Value& value, std::string_view nam
     case Kind::kBool:
     case Kind::kInt:
     case Kind::kBigInt:
-    case Kind::kFloat:
-      return NumberAttribute(value, name);
+    case Kind::kFloat: {
+      CMF_TRY(const Value field, NumberAttribute(value, name));
+      if (!field.is_missing()) return field;
+      break;
+    }
     case Kind::kRange:
       if (name == "start") return Value::Int(value.range->start);
       if (name == "stop") return Value::Int(value.range->stop);
@@ -244,10 +247,9 @@ Result<Value> GetSlice(Runtime& rt, const Value& value, const Value& start, cons
   if (!rt.Spend(count)) return rt.LimitFault();
 
   if (value.is(Kind::kRange)) {
+    // Both are small: a range has at most 100000 numbers.
     const Range& r = *value.range;
-    const int64_t begin = count == 0 ? r.start : r.at(first);
-    const int64_t stride = by * r.step;  // both are small: a range has at most 100000 numbers
-    return Value::Of(Kind::kRange, rt.heap.New<Range>(begin, begin + count * stride, stride, count));
+    return Value::Of(Kind::kRange, rt.heap.New<Range>(r.at(first), r.at(last), by * r.step, count));
   }
   if (value.is_sequence()) {
     std::vector<Value> items;

@@ -19,6 +19,13 @@ BigInt BigInt::FromUnsigned(uint64_t value) {
   return r;
 }
 
+BigInt BigInt::PowerOfTwo(int64_t exponent) {
+  BigInt r;
+  r.limbs_.assign(static_cast<size_t>(exponent / 32) + 1, 0);
+  r.limbs_.back() = uint32_t{1} << (exponent % 32);
+  return r;
+}
+
 BigInt BigInt::FromDouble(double value) {
   int exponent = 0;
   const double fraction = std::frexp(std::fabs(std::trunc(value)), &exponent);  // in [0.5, 1)

@@ -17,6 +17,7 @@ class BigInt {
   BigInt() = default;
   BigInt(int64_t value);  // NOLINT: an int64 is one
   static BigInt FromUnsigned(uint64_t value);
+  static BigInt PowerOfTwo(int64_t exponent);
   /// Truncates; `value` is finite.
   static BigInt FromDouble(double value);
   /// Digits of base 2..36, no sign, no separators; nothing when a digit is not one or there are too many.

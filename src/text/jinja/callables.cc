@@ -113,6 +113,11 @@ const MethodEntry* FindMethod(const Value& self, std::string_view name) {
       return FindListMethod(self.kind, name);
     case Kind::kDict:
       return FindDictMethod(name);
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kBigInt:
+    case Kind::kFloat:
+      return FindNumberMethod(self.kind, name);
     case Kind::kCycler:
       return FindCyclerMethod(name);
     default:

@@ -50,6 +50,7 @@ const MethodEntry* FindStringMethod(std::string_view name);
 const MethodEntry* FindListMethod(Kind kind, std::string_view name);
 const MethodEntry* FindDictMethod(std::string_view name);
 const MethodEntry* FindCyclerMethod(std::string_view name);
+const MethodEntry* FindNumberMethod(Kind kind, std::string_view name);
 
 const Builtin* FindFilter(std::string_view name);
 const Builtin* FindTest(std::string_view name);

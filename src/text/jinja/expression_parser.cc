@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "text/jinja/parser.h"
+#include "text/jinja/walk.h"
 
 namespace cmforge::jinja {
 
@@ -205,12 +206,33 @@ Result<Expr*> ExpressionParser::Product() {
   }
 }
 
+namespace {
+
+// Without names and calls: the reference computes it when it compiles.
+bool IsFixed(const Expr& expr) {
+  if (expr.kind == ExprKind::kName || expr.kind == ExprKind::kCall) return false;
+  bool is_fixed = true;
+  ForEachPart(expr, [&is_fixed](const Expr& part) { is_fixed = is_fixed && IsFixed(part); });
+  return is_fixed;
+}
+
+}  // namespace
+
 Result<Expr*> ExpressionParser::Power() {
   CMF_TRY(Expr * left, Unary(true));
   while (tokens_.IsSign("**")) {
     const int line = tokens_.Take().line;
     CMF_TRY(Expr* const right, Unary(true));
-    CMF_TRY(left, Binary(Operator::kPower, left, right, line));
+    // The reference writes a folded -2 into Python code, where ** binds tighter: -2 ** x is -(2 ** x) there,
+    // while -2 ** 2, folded as a whole, is 4.
+    Expr* const negated = left;
+    const bool is_literal = left->kind == ExprKind::kNegate && left->a->kind == ExprKind::kConstant;
+    if (is_literal && !IsFixed(*right)) {
+      CMF_TRY(negated->a, Binary(Operator::kPower, const_cast<Expr*>(left->a), right, line));
+      CMF_TRY(left, Done(negated));
+    } else {
+      CMF_TRY(left, Binary(Operator::kPower, left, right, line));
+    }
   }
   return left;
 }

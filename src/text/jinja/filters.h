@@ -17,10 +17,10 @@ Function StripTags, UrlEncode, Urlize, XmlAttr;
 // filters_wrap.cc
 Function WordWrap;
 // filters_items.cc: of sequences and mappings
-Function Batch, DictSort, First, GroupBy, Items, Last, Len, List, Max, Min, Random, Reverse, Slice, Sort, Sum,
+Function Batch, DictSort, First, GroupBy, Last, Len, List, Max, Min, Random, Reverse, Slice, Sort, Sum,
     Unique;
 // filters_lazy.cc: giving iterators
-Function Map, Reject, RejectAttr, Select, SelectAttr;
+Function Items, Map, Reject, RejectAttr, Select, SelectAttr;
 // filters_values.cc: of single values
 Function Abs, Attr, Default, FileSizeFormat, Float, Int, Round, ToJson;
 // pretty_print.cc

@@ -45,9 +45,33 @@ Result<Value> IgnoreCase(Runtime& rt, const Value& value, bool case_sensitive) {
 
 namespace {
 
-Result<Value> ListIterator(Runtime& rt, std::span<const Value> items, std::string_view description) {
-  CMF_TRY(const Value list, rt.NewList(items));
-  return Value::Of(Kind::kIterator, IterateSpan(rt, list.list->span(), description));
+// Generators of the reference work, and fail, when the first item is asked for.
+class DeferredIterator final : public Iterator {
+ public:
+  using Make = Result<Value> (*)(Runtime& rt, const Bound& b);  // gives a list
+  DeferredIterator(const Bound& b, Make make, std::string_view description)
+      : b_(b), make_(make), description_(description) {}
+
+  Result<Value> Next(Runtime& rt) override {
+    if (items_ == nullptr) {
+      CMF_TRY(const Value list, make_(rt, b_));
+      CMF_TRY(items_, Iterate(rt, list));
+    }
+    return items_->Next(rt);
+  }
+  [[nodiscard]] std::string_view description() const override { return description_; }
+
+ private:
+  Bound b_;
+  Make make_;
+  std::string_view description_;
+  Iterator* items_ = nullptr;
+};
+
+Value Deferred(Runtime& rt, const Bound& b, DeferredIterator::Make make, std::string_view description) {
+  void* at = rt.heap.Allocate(sizeof(DeferredIterator));
+  Iterator* iterator = new (at) DeferredIterator(b, make, description);
+  return Value::Of(Kind::kIterator, iterator);
 }
 
 }  // namespace
@@ -87,15 +111,6 @@ Result<Value> Random(Runtime& rt, const Bound& b) {
   return GetItem(rt, b[0], Value::Int(0));
 }
 
-Result<Value> Items(Runtime& rt, const Bound& b) {
-  if (b[0].is_undefined()) return ListIterator(rt, {}, "generator object do_items");
-  if (!b[0].is(Kind::kDict))
-    return Fault(error_name::kRuntime, "TypeError: Can only get item pairs from a mapping.");
-  const Value view = Value::Of(Kind::kDictView, rt.heap.New<DictView>(b[0].dict, DictView::What::kItems));
-  CMF_TRY(Iterator* const items, Iterate(rt, view));
-  return Value::Of(Kind::kIterator, items);
-}
-
 Result<Value> Reverse(Runtime& rt, const Bound& b) {
   if (b[0].is_string()) return GetSlice(rt, b[0], Value::None(), Value::None(), Value::Int(-1));
   if (HasLength(b[0]) && !b[0].is(Kind::kLoop)) {
@@ -108,7 +123,9 @@ Result<Value> Reverse(Runtime& rt, const Bound& b) {
   return rt.NewList(items);
 }
 
-Result<Value> Batch(Runtime& rt, const Bound& b) {
+namespace {
+
+Result<Value> BatchList(Runtime& rt, const Bound& b) {
   CMF_TRY(const int64_t size, ToIndex(b[1]));
   CMF_TRY(const std::vector<Value> items, Collect(rt, b[0]));
   std::vector<Value> batches;
@@ -136,10 +153,10 @@ Result<Value> Batch(Runtime& rt, const Bound& b) {
     }
     CMF_CHECK(finish());
   }
-  return ListIterator(rt, batches, "generator object do_batch");
+  return rt.NewList(batches);
 }
 
-Result<Value> Slice(Runtime& rt, const Bound& b) {
+Result<Value> SliceList(Runtime& rt, const Bound& b) {
   CMF_TRY(const int64_t slices, ToIndex(b[1]));
   CMF_TRY(const std::vector<Value> items, Collect(rt, b[0]));
   if (slices == 0)
@@ -157,10 +174,8 @@ Result<Value> Slice(Runtime& rt, const Bound& b) {
     CMF_TRY(const Value list, rt.NewList(part));
     result.push_back(list);
   }
-  return ListIterator(rt, result, "generator object do_slice");
+  return rt.NewList(result);
 }
-
-namespace {
 
 // The sort keys of an attribute argument "a,b.c": a list of what each gives.
 Result<Value> ManyPaths(Runtime& rt, const Value& item, const Value& attribute, bool case_sensitive) {
@@ -218,7 +233,9 @@ Result<Value> DictSort(Runtime& rt, const Bound& b) {
   return Values(rt, keyed);
 }
 
-Result<Value> Unique(Runtime& rt, const Bound& b) {
+namespace {
+
+Result<Value> UniqueList(Runtime& rt, const Bound& b) {
   CMF_TRY(const std::vector<Value> items, Collect(rt, b[0]));
   Dict* seen = rt.heap.New<Dict>();
   std::vector<Value> result;
@@ -230,10 +247,8 @@ Result<Value> Unique(Runtime& rt, const Bound& b) {
     CMF_CHECK(SetKey(rt, seen, key, Value::None()));
     result.push_back(item);
   }
-  return ListIterator(rt, result, "generator object do_unique");
+  return rt.NewList(result);
 }
-
-namespace {
 
 Result<Value> Extreme(Runtime& rt, const Bound& b, Order wins) {
   CMF_TRY(Iterator* const items, Iterate(rt, b[0]));
@@ -257,6 +272,16 @@ Result<Value> Extreme(Runtime& rt, const Bound& b, Order wins) {
 }
 
 }  // namespace
+
+Result<Value> Batch(Runtime& rt, const Bound& b) {
+  return Deferred(rt, b, BatchList, "generator object do_batch");
+}
+Result<Value> Slice(Runtime& rt, const Bound& b) {
+  return Deferred(rt, b, SliceList, "generator object sync_do_slice");
+}
+Result<Value> Unique(Runtime& rt, const Bound& b) {
+  return Deferred(rt, b, UniqueList, "generator object do_unique");
+}
 
 Result<Value> Min(Runtime& rt, const Bound& b) { return Extreme(rt, b, Order::kLess); }
 Result<Value> Max(Runtime& rt, const Bound& b) { return Extreme(rt, b, Order::kGreater); }

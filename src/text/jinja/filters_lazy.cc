@@ -1,5 +1,5 @@
-// map, select and their kin: they work item by item, when the next one is asked for, so an unknown filter
-// name is an error only then.
+// items, map, select and their kin: they work item by item, when the next one is asked for, so an unknown
+// filter name is an error only then.
 #include <algorithm>
 
 #include "text/jinja/compare.h"
@@ -30,6 +30,28 @@ tl::unexpected<Error> NoSuch(std::string_view what, const Value& name) {
   return Fault(error_name::kTemplate,
                fmt::format("no {} named '{}'", what, name.is_string() ? name.text() : TypeName(name)));
 }
+
+class ItemsIterator final : public Iterator {
+ public:
+  explicit ItemsIterator(const Value& source) : source_(source) {}
+
+  Result<Value> Next(Runtime& rt) override {
+    if (source_.is_undefined()) return Value();
+    if (!source_.is(Kind::kDict)) {
+      return Fault(error_name::kRuntime, "TypeError: Can only get item pairs from a mapping.");
+    }
+    if (items_ == nullptr) {
+      const DictView* view = rt.heap.New<DictView>(source_.dict, DictView::What::kItems);
+      CMF_TRY(items_, Iterate(rt, Value::Of(Kind::kDictView, view)));
+    }
+    return items_->Next(rt);
+  }
+  [[nodiscard]] std::string_view description() const override { return "generator object do_items"; }
+
+ private:
+  Value source_;
+  Iterator* items_ = nullptr;
+};
 
 class MapIterator final : public Iterator {
  public:
@@ -152,6 +174,11 @@ Value MakeSelect(Runtime& rt, const Bound& b, bool keeps, bool by_attribute) {
 }
 
 }  // namespace
+
+Result<Value> Items(Runtime& rt, const Bound& b) {
+  Iterator* iterator = new (rt.heap.Allocate(sizeof(ItemsIterator))) ItemsIterator(b[0]);
+  return Value::Of(Kind::kIterator, iterator);
+}
 
 Result<Value> Map(Runtime& rt, const Bound& b) {
   const KeptArguments arguments = Keep(rt, {b.rest, b.named_rest});

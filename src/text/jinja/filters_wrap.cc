@@ -39,29 +39,27 @@ class Wrapper {
     while (at < chunks_.size()) {
       if (!rt_.Spend()) return rt_.LimitFault();
       if (!lines.empty() && IsBlankChunk(chunks_[at])) ++at;  // blanks at the start of a further line go
-      Piece current{at < chunks_.size() ? chunks_[at].begin : line_.size(), 0};
-      size_t last = at;  // chunks [at, last) are on the line
-      while (last < chunks_.size() && current.size + chunks_[last].size <= width_)
-        current.size += chunks_[last++].size;
-      if (last < chunks_.size() && chunks_[last].size > width_) {
-        const size_t space = width_ < 1 ? 1 : width_ - current.size;
+      std::vector<Piece> line;
+      size_t size = 0;
+      for (; at < chunks_.size() && size + chunks_[at].size <= width_; ++at) {
+        line.push_back(chunks_[at]);
+        size += chunks_[at].size;
+      }
+      if (at < chunks_.size() && chunks_[at].size > width_) {
         if (break_long_) {
-          const size_t taken = LongPart(chunks_[last], space);
-          current.size += taken;
-          chunks_[last].begin += taken;
-          chunks_[last].size -= taken;
-        } else if (current.size == 0) {
-          current.size += chunks_[last++].size;
+          // The part may be empty, and is then what the next rule takes off.
+          const size_t taken = LongPart(chunks_[at], width_ - size);
+          line.push_back({chunks_[at].begin, taken});
+          chunks_[at].begin += taken;
+          chunks_[at].size -= taken;
+        } else if (line.empty()) {
+          line.push_back(chunks_[at++]);
         }
       }
-      // Blanks at the end go, if a chunk of them closes the line.
-      Piece shown = current;
-      if (last > at && IsBlankChunk(chunks_[last - 1]) &&
-          chunks_[last - 1].begin + chunks_[last - 1].size == current.begin + current.size) {
-        shown.size -= chunks_[last - 1].size;
+      if (!line.empty() && IsBlankChunk(line.back())) line.pop_back();  // blanks at the end go
+      if (!line.empty()) {
+        lines.push_back({line.front().begin, line.back().begin + line.back().size - line.front().begin});
       }
-      if (shown.size > 0) lines.push_back(shown);
-      at = last;
     }
     return lines;
   }
@@ -142,7 +140,6 @@ Result<Value> WordWrap(Runtime& rt, const Bound& b) {
   if (b.has(1)) {
     CMF_TRY(width, ToIndex(b[1]));
   }
-  if (width <= 0) return RuntimeFault("ValueError: invalid width {} (must be > 0)", width);
   std::string_view newline = "\n";
   if (b.has(3) && !b[3].is_none()) {
     CMF_TRY(const Str* const given, AsString(b[3], "wrapstring"));
@@ -152,6 +149,7 @@ Result<Value> WordWrap(Runtime& rt, const Bound& b) {
   TextBuilder out(rt);
   const std::string_view all = text->view();
   for (Line line = NextLine(all, 0); line.begin < all.size(); line = NextLine(all, line.next)) {
+    if (width <= 0) return RuntimeFault("ValueError: invalid width {} (must be > 0)", width);
     if (line.begin > 0) out.Append(newline);
     std::u32string codes;
     for (uint64_t i = line.begin; i < line.end;) codes += DecodeUtf8(all, &i);

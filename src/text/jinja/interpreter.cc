@@ -214,8 +214,14 @@ Result<Interpreter::Flow> Interpreter::RunFilterBlock(const Statement& s, Activa
           }));
   if (flow != Flow::kNormal) return flow;
   CMF_TRY(value, EvalFilterOf(*s.value, value, a));
-  CMF_CHECK(Emit(value));
+  CMF_CHECK(EmitResult(value));
   return Flow::kNormal;
+}
+
+// What a filter block or a call gives has to be text: it is not converted.
+Result<void> Interpreter::EmitResult(const Value& value) {
+  if (value.is_string()) return EmitText(*value.string);
+  return RuntimeFault("TypeError: expected str instance, {} found", TypeName(value));
 }
 
 Value Interpreter::NewMacro(const MacroSource& source, Activation& a) {
@@ -234,10 +240,10 @@ Result<void> Interpreter::RunCallBlock(const Statement& s, Activation& a) {
   const Value caller = NewMacro(*s.macro, a);
   if (s.kind == StatementKind::kGeneration) {
     CMF_TRY(const Value text, CallMacro(*caller.macro, {}));
-    return Emit(text);
+    return EmitResult(text);
   }
   CMF_TRY(const Value text, EvalCall(*s.value, a, caller));
-  return Emit(text);
+  return EmitResult(text);
 }
 
 Result<void> Interpreter::RunBlockTag(const Statement& s, Activation& a) {
@@ -309,7 +315,7 @@ Result<Interpreter::Flow> Interpreter::RunFor(const Statement& s, Activation& a)
   if (!loop.is_recursive) return RunLoop(loop, iterable, a, nullptr, 0);
   Activation* closure = rt_.heap.New<Activation>(a.parent, a.slots);
   CMF_TRY(const Value text, RunRecursive(loop, iterable, *closure, 0));
-  CMF_CHECK(Emit(text));
+  CMF_CHECK(EmitResult(text));
   return Flow::kNormal;
 }
 

@@ -56,6 +56,7 @@ class Interpreter {
   Result<Value> RunBlock(const Block& block, Activation* place);
 
   Result<void> Emit(const Value& value);
+  Result<void> EmitResult(const Value& value);
   Result<void> EmitText(const Str& text);
   Result<void> Assign(const Expr& target, const Value& value, Activation& a);
   Result<void> Unpack(const Expr& target, const Value& value, Activation& a);

@@ -56,14 +56,31 @@ Result<Value> PowerOfIntegers(Runtime& rt, const Value& a, const Value& b) {
   return BigResult(rt, std::move(result));
 }
 
+// a / b, rounded once.
+Result<Value> Quotient(Runtime& rt, const BigInt& a, const BigInt& b) {
+  constexpr int kExact = 53;
+  if (b.is_zero()) return DivisionByZero("division by zero");
+  if (a.bits() <= kExact && b.bits() <= kExact) return Value::Float(a.ToDouble() / b.ToDouble());
+  // The quotient of the magnitudes with some 64 bits, and one more that is set when anything is left over.
+  if (!rt.Spend(a.bits() / 64 * (b.bits() / 64) + 1)) return rt.LimitFault();
+  const int64_t shift = kExact + 12 - a.bits() + b.bits();
+  const BigInt scale = BigInt::PowerOfTwo(std::abs(shift));
+  const BigInt x = a.is_negative() ? a.Negated() : a;
+  const BigInt y = b.is_negative() ? b.Negated() : b;
+  BigInt quotient;
+  BigInt rest;
+  BigInt::DivideFloor(shift > 0 ? x * scale : x, shift > 0 ? y : y * scale, &quotient, &rest);
+  quotient = quotient * BigInt(2) + BigInt(rest.is_zero() ? 0 : 1);
+  const double magnitude = std::ldexp(quotient.ToDouble(), static_cast<int>(-shift - 1));
+  if (std::isinf(magnitude)) {
+    return Fault(error_name::kRuntime, "OverflowError: integer division result too large for a float");
+  }
+  return Value::Float(a.is_negative() != b.is_negative() ? -magnitude : magnitude);
+}
+
 Result<Value> OnIntegers(Runtime& rt, Operator op, const Value& a, const Value& b) {
   if (op == Operator::kPower) return PowerOfIntegers(rt, a, b);
-  if (op == Operator::kDivide) {
-    CMF_TRY(const double x, ToDouble(a));
-    CMF_TRY(const double y, ToDouble(b));
-    if (y == 0) return DivisionByZero("division by zero");
-    return Value::Float(x / y);
-  }
+  if (op == Operator::kDivide) return Quotient(rt, ToBigInt(a), ToBigInt(b));
   if (!a.is(Kind::kBigInt) && !b.is(Kind::kBigInt)) {
     const int64_t x = a.small_int();
     const int64_t y = b.small_int();

@@ -20,7 +20,7 @@ class PrettyPrinter {
   // `allowance`: columns that what follows on the same line needs.
   Result<void> Print(const Value& shared, int64_t indent, int64_t allowance) {
     if (++depth_ > kMaxDataDepth || !rt_.HasStack()) return DepthFault();
-    CMF_TRY(const Value value, Sorted(shared));
+    CMF_TRY(const Value value, depth_ == 1 ? Sorted(shared, 0) : Result<Value>(shared));
     TextBuilder flat(rt_);
     CMF_CHECK(AppendRepr(rt_, value, &flat));
     CMF_TRY(const Value text, flat.Finish());
@@ -40,11 +40,24 @@ class PrettyPrinter {
   }
 
  private:
-  // Dictionaries in the order of their keys; all the way down, as the flat form is made of it.
-  Result<Value> Sorted(const Value& value) {
+  // A copy with all dictionaries in the order of their keys.
+  Result<Value> Sorted(const Value& value, int depth) {
+    if (depth > kMaxDataDepth || !rt_.HasStack()) return DepthFault();
+    if (!rt_.Spend()) return rt_.LimitFault();
+    if (value.is_sequence()) {
+      std::vector<Value> items;
+      for (const Value& item : value.list->span()) {
+        CMF_TRY(const Value sorted, Sorted(item, depth + 1));
+        items.push_back(sorted);
+      }
+      return rt_.NewList(items, value.kind);
+    }
     if (!value.is(Kind::kDict)) return value;
     std::vector<Keyed> entries;
-    for (const Dict::Entry& e : value.dict->span()) entries.push_back({e.key, e.value});
+    for (const Dict::Entry& e : value.dict->span()) {
+      CMF_TRY(const Value sorted, Sorted(e.value, depth + 1));
+      entries.push_back({e.key, sorted});
+    }
     std::vector<Keyed> sorted = entries;
     if (!SortByKey(rt_, &sorted, false)) sorted = entries;  // keys without an order stay as they are
     Dict* dict = rt_.heap.New<Dict>();

@@ -16,6 +16,11 @@ namespace {
 
 const Str& Self(const Bound& b) { return *b.self.string; }
 
+// A piece of the string itself: Markup stays Markup.
+Value Cut(Runtime& rt, const Bound& b, uint64_t begin, uint64_t end) {
+  return rt.View(Piece(rt, *b.self.string, begin, end), b.self.special);
+}
+
 tl::unexpected<Error> ValueError(std::string_view fact) { return RuntimeFault("ValueError: {}", fact); }
 
 Result<void> PayFor(Runtime& rt, const Str& text) {
@@ -228,8 +233,8 @@ Result<Value> RemoveAffix(Runtime& rt, const Bound& b) {
   const Str& text = Self(b);
   CMF_TRY(const Str* const affix, AsString(b[0], "argument"));
   if (!rt.Spend(static_cast<int64_t>(affix->size / 64))) return rt.LimitFault();
-  if (kAtEnd && text.view().ends_with(affix->view())) return PieceValue(rt, text, 0, text.size - affix->size);
-  if (!kAtEnd && text.view().starts_with(affix->view())) return PieceValue(rt, text, affix->size, text.size);
+  if (kAtEnd && text.view().ends_with(affix->view())) return Cut(rt, b, 0, text.size - affix->size);
+  if (!kAtEnd && text.view().starts_with(affix->view())) return Cut(rt, b, affix->size, text.size);
   return b.self;
 }
 
@@ -247,7 +252,8 @@ Result<int64_t> MostCuts(const Value& value) {
 }
 
 // Words between runs of white space; the last one is the whole rest.
-Result<Value> SplitWords(Runtime& rt, const Str& text, int64_t most) {
+Result<Value> SplitWords(Runtime& rt, const Bound& b, int64_t most) {
+  const Str& text = Self(b);
   const std::string_view all = text.view();
   std::vector<Value> words;
   uint64_t i = 0;
@@ -262,8 +268,7 @@ Result<Value> SplitWords(Runtime& rt, const Str& text, int64_t most) {
     if (!rt.Spend()) return rt.LimitFault();
     const uint64_t begin = i;
     if (most >= 0 && static_cast<int64_t>(words.size()) == most) {
-      const Str rest = Strip(rt, Piece(rt, text, begin, all.size()), nullptr, false, true);
-      words.push_back(rt.View(rest));
+      words.push_back(Cut(rt, b, begin, all.size()));
       break;
     }
     while (i < all.size()) {
@@ -271,12 +276,13 @@ Result<Value> SplitWords(Runtime& rt, const Str& text, int64_t most) {
       if (IsSpace(DecodeUtf8(all, &next))) break;
       i = next;
     }
-    words.push_back(PieceValue(rt, text, begin, i));
+    words.push_back(Cut(rt, b, begin, i));
   }
   return rt.NewList(words);
 }
 
-Result<Value> SplitWordsFromBack(Runtime& rt, const Str& text, int64_t most) {
+Result<Value> SplitWordsFromBack(Runtime& rt, const Bound& b, int64_t most) {
+  const Str& text = Self(b);
   const std::string_view all = text.view();
   std::vector<Value> words;
   uint64_t end = all.size();
@@ -290,12 +296,12 @@ Result<Value> SplitWordsFromBack(Runtime& rt, const Str& text, int64_t most) {
     if (end == 0) break;
     if (!rt.Spend()) return rt.LimitFault();
     if (most >= 0 && static_cast<int64_t>(words.size()) == most) {
-      words.push_back(rt.View(Strip(rt, Piece(rt, text, 0, end), nullptr, true, false)));
+      words.push_back(Cut(rt, b, 0, end));
       break;
     }
     uint64_t begin = end;
     while (begin > 0 && space_before(begin) == begin) begin = PreviousCodePoint(all, begin);
-    words.push_back(PieceValue(rt, text, begin, end));
+    words.push_back(Cut(rt, b, begin, end));
     end = begin;
   }
   std::reverse(words.begin(), words.end());
@@ -308,7 +314,7 @@ Result<Value> Split(Runtime& rt, const Bound& b) {
   CMF_CHECK(PayFor(rt, text));
   CMF_TRY(const int64_t most, MostCuts(b[1]));
   if (!b.has(0) || b[0].is_none()) {
-    return kFromBack ? SplitWordsFromBack(rt, text, most) : SplitWords(rt, text, most);
+    return kFromBack ? SplitWordsFromBack(rt, b, most) : SplitWords(rt, b, most);
   }
   CMF_TRY(const Str* const separator, AsString(b[0], "separator"));
   if (separator->size == 0) return ValueError("empty separator");
@@ -320,11 +326,11 @@ Result<Value> Split(Runtime& rt, const Bound& b) {
     uint64_t end = text.size;
     for (const uint64_t cut : FindFromBack(text.view(), separator->view(), std::min(limit, affordable))) {
       if (!rt.Spend()) return rt.LimitFault();
-      parts.push_back(PieceValue(rt, text, cut + separator->size, end));
+      parts.push_back(Cut(rt, b, cut + separator->size, end));
       end = cut;
     }
     if (parts.size() == affordable) return rt.LimitFault();
-    parts.push_back(PieceValue(rt, text, 0, end));
+    parts.push_back(Cut(rt, b, 0, end));
     std::reverse(parts.begin(), parts.end());
     return rt.NewList(parts);
   }
@@ -333,10 +339,10 @@ Result<Value> Split(Runtime& rt, const Bound& b) {
     if (!rt.Spend()) return rt.LimitFault();
     const uint64_t cut = Find(text.view(), separator->view(), begin);
     if (cut == std::string_view::npos) break;
-    parts.push_back(PieceValue(rt, text, begin, cut));
+    parts.push_back(Cut(rt, b, begin, cut));
     begin = cut + separator->size;
   }
-  parts.push_back(PieceValue(rt, text, begin, text.size));
+  parts.push_back(Cut(rt, b, begin, text.size));
   return rt.NewList(parts);
 }
 
@@ -358,8 +364,7 @@ Result<Value> Partition(Runtime& rt, const Bound& b) {
     const Value parts[] = {kFromBack ? nothing : b.self, nothing, kFromBack ? b.self : nothing};
     return rt.NewList(parts, Kind::kTuple);
   }
-  const Value parts[] = {PieceValue(rt, text, 0, at), b[0],
-                         PieceValue(rt, text, at + separator->size, text.size)};
+  const Value parts[] = {Cut(rt, b, 0, at), b[0], Cut(rt, b, at + separator->size, text.size)};
   return rt.NewList(parts, Kind::kTuple);
 }
 
@@ -374,7 +379,7 @@ Result<Value> SplitLinesMethod(Runtime& rt, const Bound& b) {
   const std::string_view all = Self(b).view();
   for (Line line = NextLine(all, 0); line.begin < all.size(); line = NextLine(all, line.next)) {
     if (!rt.Spend()) return rt.LimitFault();
-    lines.push_back(PieceValue(rt, Self(b), line.begin, keep ? line.next : line.end));
+    lines.push_back(Cut(rt, b, line.begin, keep ? line.next : line.end));
   }
   return rt.NewList(lines);
 }

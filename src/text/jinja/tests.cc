@@ -80,9 +80,11 @@ Result<Value> InOrder(Runtime& rt, const Bound& b) {
 }
 
 Result<Value> IsFilter(Runtime&, const Bound& b) {
+  CMF_CHECK(Hash(b[0]));
   return Value::Bool(b[0].is_string() && FindFilter(b[0].text()) != nullptr);
 }
 Result<Value> IsTest(Runtime&, const Bound& b) {
+  CMF_CHECK(Hash(b[0]));
   return Value::Bool(b[0].is_string() && FindTest(b[0].text()) != nullptr);
 }
 
