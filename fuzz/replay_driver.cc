@@ -1,6 +1,6 @@
-// Stands in for libFuzzer where the compiler has none: runs the target on every file of the given folders and,
-// for a few seconds, on mutations of them from a fixed seed, so that sanitizer builds test hostile bytes too.
-// CMFORGE_FUZZ_SECONDS bounds the time (default 3).
+// Stands in for libFuzzer where the compiler has none: runs the target on every file of the given folders
+// and, for a few seconds, on mutations of them from a fixed seed, so that sanitizer builds test hostile bytes
+// too. CMFORGE_FUZZ_SECONDS bounds the time (default 3).
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -26,17 +26,20 @@ void Mutate(Input& input, std::mt19937& random) {
         if (!input.empty()) input[below(input.size())] ^= static_cast<uint8_t>(1u << below(8));
         break;
       case 1:  // an interesting byte
-        if (!input.empty()) input[below(input.size())] = std::to_array<uint8_t>({0, 1, 127, 128, 255})[below(5)];
+        if (!input.empty())
+          input[below(input.size())] = std::to_array<uint8_t>({0, 1, 127, 128, 255})[below(5)];
         break;
       case 2:  // cut
         input.resize(below(input.size() + 1));
         break;
       case 3: {  // overwrite eight bytes with a hostile number
-        const uint64_t value = std::to_array<uint64_t>({0, 1, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 32,
-                                                        0x7FFFFFFF, ~uint64_t{0} - 63})[below(7)];
+        const uint64_t value =
+            std::to_array<uint64_t>({0, 1, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 32, 0x7FFFFFFF,
+                                     ~uint64_t{0} - 63})[below(7)];
         if (input.size() >= 8) {
           const size_t at = below(input.size() - 7);
-          for (int i = 0; i < 8; ++i) input[at + static_cast<size_t>(i)] = static_cast<uint8_t>(value >> (8 * i));
+          for (int i = 0; i < 8; ++i)
+            input[at + static_cast<size_t>(i)] = static_cast<uint8_t>(value >> (8 * i));
         }
         break;
       }
@@ -44,14 +47,17 @@ void Mutate(Input& input, std::mt19937& random) {
         if (!input.empty()) input.erase(input.begin() + static_cast<std::ptrdiff_t>(below(input.size())));
         break;
       case 5:  // insert one
-        input.insert(input.begin() + static_cast<std::ptrdiff_t>(below(input.size() + 1)), static_cast<uint8_t>(random()));
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(below(input.size() + 1)),
+                     static_cast<uint8_t>(random()));
         break;
       case 6: {  // repeat a piece
         if (input.empty() || input.size() > (1u << 20)) break;
         const size_t from = below(input.size());
-        const Input piece(input.begin() + static_cast<std::ptrdiff_t>(from),
-                          input.begin() + static_cast<std::ptrdiff_t>(std::min(input.size(), from + 1 + below(64))));
-        input.insert(input.begin() + static_cast<std::ptrdiff_t>(below(input.size() + 1)), piece.begin(), piece.end());
+        const Input piece(
+            input.begin() + static_cast<std::ptrdiff_t>(from),
+            input.begin() + static_cast<std::ptrdiff_t>(std::min(input.size(), from + 1 + below(64))));
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(below(input.size() + 1)), piece.begin(),
+                     piece.end());
         break;
       }
     }

@@ -55,6 +55,10 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
   if (std::filesystem::is_directory(file.target_, ignored)) {
     return Fail(ErrorKind::kUsage, fmt::format("{}: is a folder: name a file to write", target.string()));
   }
+  if (std::filesystem::exists(file.target_, ignored) && !std::filesystem::is_regular_file(file.target_, ignored)) {
+    // A rename would put a file in the place of the device or pipe.
+    return Fail(ErrorKind::kUsage, fmt::format("{}: not a regular file: name a file to write", target.string()));
+  }
   file.temporary_ = file.target_;
   file.temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
 #ifdef O_TMPFILE

@@ -71,11 +71,7 @@ Result<int> Convert(const Cli& cli, const Options& options) {
         fmt::format("{}: a bare tensor file says nothing about the model: name its folder, with config.json",
                     source.path));
   }
-  std::error_code ignored;
-  if (std::filesystem::equivalent(source.path, options.output, ignored)) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{}: is the source itself: give --output another name", options.output));
-  }
+  CMF_CHECK(CheckOutput(source, options.output));
   ConvertInput input;
   input.tensors = source.tensors.get();
   input.config = *source.config;

@@ -90,6 +90,7 @@ Result<int> Dequant(const Cli& cli, const Options& options) {
   }
   CMF_TRY(const TensorView view, source.tensors->Read(name));
   if (!options.out.empty()) {
+    CMF_CHECK(CheckOutput(source, options.out));
     CMF_TRY(AtomicFile file, AtomicFile::Create(options.out));
     CMF_CHECK(EachBlock(view, control,
                         [&](std::span<const float> values) { return file.Write(std::as_bytes(values)); }));

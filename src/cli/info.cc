@@ -154,7 +154,7 @@ void PrintSummary(const OpenedSource& source) {
     fmt::print("  skill '{}'{}: {} layers{}\n", skill.id, skill.name.empty() ? "" : " (" + skill.name + ")",
                skill.layers.size(), skill.selection ? ", routable" : "");
   }
-  fmt::print("  directory hash {}; `cmforge verify` checks every byte\n", cmf::Hash64Hex(file->dir_hash()));
+  fmt::print("  directory hash {}; `cmforge verify` checks every hash\n", cmf::Hash64Hex(file->dir_hash()));
 }
 
 Result<int> Info(const Cli& cli, const Options& options) {

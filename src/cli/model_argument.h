@@ -35,6 +35,9 @@ struct ComputeFlags {
 Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
                                                  const ComputeFlags& flags);
 
+/// Refuses (kUsage) an output name that is empty, or that is a file the source is read from.
+Result<void> CheckOutput(const OpenedSource& source, const std::string& output);
+
 /// Reads the source's tokenizer. Fails: kNotFound when it has none.
 Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const OpenedSource& source);
 

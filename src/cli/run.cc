@@ -187,6 +187,7 @@ Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
     if (cli.common.json) return Fail(ErrorKind::kUsage, "chat: --json needs --prompt");
   }
   CMF_TRY(const Loaded loaded, Load(cli, options));
+  if (!options.save_state.empty()) CMF_CHECK(CheckOutput(loaded.source, options.save_state));
   // Without a template of its own a model most often was not trained to chat: its text is continued.
   const bool has_template = loaded.source.chat && !loaded.source.chat->chat_template.empty();
   const bool completes =

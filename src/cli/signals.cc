@@ -41,7 +41,6 @@ void InstallSignalHandlers() {
   Install(SIGINT, OnInterrupt, 0);  // no SA_RESTART: a blocking read returns
   Install(SIGTERM, OnInterrupt, 0);
   Install(SIGBUS, OnBusError, 0);
-  std::signal(SIGPIPE, SIG_IGN);  // `cmforge ... | head` ends by a failed write
 }
 
 std::atomic<bool>& Interrupted() { return interrupted; }

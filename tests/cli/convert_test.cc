@@ -1,5 +1,5 @@
 // convert, verify, info and dequant through the program, on good and on bad input.
-#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "cli/program.h"
 
@@ -176,6 +176,31 @@ TEST_F(Convert, InfoAndDequantAgreeWithTheFile) {
     EXPECT_EQ(Run({command, Data("odd-ffn-width")}).status, 0);
     EXPECT_EQ(Run({command, Data("odd-ffn-width") + "/model.safetensors"}).status, 0);
   }
+}
+
+TEST_F(Convert, NeverWritesOverItsOwnSource) {
+  fs::copy(Data("odd-ffn-width"), folder_ / "src", fs::copy_options::recursive);
+  fs::permissions(folder_ / "src", fs::perms::owner_all);
+  const std::string weights = Slurp(folder_ / "src" / "model.safetensors");
+  for (const char* name : {"src/model.safetensors", "src/tokenizer.json", "src/config.json"}) {
+    EXPECT_EQ(ConvertTo(Path("src"), name).status, 2) << name;
+  }
+  EXPECT_EQ(Slurp(folder_ / "src" / "model.safetensors"), weights);
+  ASSERT_EQ(ConvertTo(Path("src"), "m.cmf").status, 0);
+  const std::string model = Slurp(Path("m.cmf"));
+  fs::create_symlink("m.cmf", folder_ / "link.cmf");
+  EXPECT_EQ(ConvertTo(Path("m.cmf"), "m.cmf").status, 2);
+  EXPECT_EQ(ConvertTo(Path("m.cmf"), "link.cmf").status, 2);
+  EXPECT_EQ(Run({"dequant", Path("m.cmf"), "--tensor", "model.norm.weight", "--out", Path("m.cmf")}).status,
+            2);
+  EXPECT_EQ(Slurp(Path("m.cmf")), model);
+  EXPECT_EQ(ConvertTo(Path("src"), "").status, 2) << "a folder";
+}
+
+TEST_F(Convert, LeavesPipesAlone) {
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(ConvertTo(Data("odd-ffn-width"), "pipe").status, 2);
+  EXPECT_TRUE(fs::is_fifo(Path("pipe")));
 }
 
 TEST_F(Convert, VerifySeesAFlippedByte) {

@@ -51,15 +51,16 @@ class Parity : public CliTest {
   }
 };
 
-TEST_F(Parity, DenseCheckpointsAnswerAsTheReferenceDoes) {
+TEST_F(Parity, CheckpointsAnswerAsTheReferenceDoes) {
   int folders = 0;
-  for (const char* name : {"llama", "qwen2", "qwen3"}) {
-    const fs::path folder = fs::path(CMFORGE_TEST_DATA) / "engine" / "checkpoints" / name;
+  for (const char* name : {"llama", "qwen2_window", "qwen3_linear", "qwen3_yarn", "llama_rope3", "qwen3_5",
+                           "qwen3_moe", "gemma3"}) {
+    const fs::path folder = fs::path(CMFORGE_TEST_DATA) / "engine" / name;
     ASSERT_TRUE(fs::exists(folder)) << folder;
     CheckFolder(folder);
     ++folders;
   }
-  EXPECT_EQ(folders, 3);
+  EXPECT_EQ(folders, 8);
 }
 
 }  // namespace

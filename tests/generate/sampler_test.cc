@@ -1,10 +1,10 @@
 // The sampler chain against draws recorded from the format's reference runtime, and its own rules.
 #include "generate/sampler.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <set>
-
-#include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -13,13 +13,16 @@ namespace cmforge {
 namespace {
 
 Json Golden() {
-  return ParseJson(ReadTextFile(CMFORGE_TEST_DATA "/generate/sampler_golden.json").value(), "sampler_golden.json").value();
+  return ParseJson(ReadTextFile(CMFORGE_TEST_DATA "/generate/sampler_golden.json").value(),
+                   "sampler_golden.json")
+      .value();
 }
 
 TEST(SplitMix64, GivesTheRecordedStreams) {
   for (const Json& stream : Golden()["rng"]) {
     SplitMix64 integers(stream["seed"].get<uint64_t>()), floats(stream["seed"].get<uint64_t>());
-    for (const Json& hex : stream["next_u64"]) EXPECT_EQ(fmt::format("{:016x}", integers.Next()), hex.get<std::string>());
+    for (const Json& hex : stream["next_u64"])
+      EXPECT_EQ(fmt::format("{:016x}", integers.Next()), hex.get<std::string>());
     for (const Json& value : stream["next_f32"]) EXPECT_EQ(floats.NextUniform(), value.get<float>());
   }
 }

@@ -1,19 +1,19 @@
-// The house has no arrow that runs upward: a file in src/<room> includes only from its own room and from rooms
-// on lower floors (ARCHITECTURE.md, Floors).
+// The house has no arrow that runs upward: a file in src/<room> includes only from its own room and from
+// rooms on lower floors (ARCHITECTURE.md, Floors).
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <string>
 
-#include <gtest/gtest.h>
-
 namespace {
 
 const std::map<std::string, int> kFloor = {
-    {"base", 0},    {"model", 1},      {"quant", 2}, {"text", 2},     {"mil", 2},    {"kernels", 3}, {"checkpoint", 3},
-    {"cmf", 3},     {"generate", 3},   {"engine", 4}, {"convert", 4}, {"coreml", 4}, {"open", 5},    {"train", 5},
-    {"diffusion", 5}, {"server", 6},   {"capi", 6},  {"cli", 7},
+    {"base", 0},       {"model", 1}, {"quant", 2},     {"text", 2},   {"mil", 2},     {"kernels", 3},
+    {"checkpoint", 3}, {"cmf", 3},   {"generate", 3},  {"engine", 4}, {"convert", 4}, {"coreml", 4},
+    {"open", 5},       {"train", 5}, {"diffusion", 5}, {"server", 6}, {"capi", 6},    {"cli", 7},
 };
 
 /// What is wrong with one #include line of a file in `room`, or "".

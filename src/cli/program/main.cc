@@ -33,6 +33,10 @@ int Run(int argc, char** argv) {
     add(cli);
   }
   NameEnvironment(&cli.app);
+  if (argc > 1 && argv[1][0] != '-' && !cli.app.get_subcommand_no_throw(argv[1])) {
+    PrintError(fmt::format("command line: no command '{}': see `cmforge --help`", argv[1]));
+    return ExitCode(ErrorKind::kUsage);
+  }
   try {
     cli.app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -49,6 +53,11 @@ int Run(int argc, char** argv) {
   }
   InstallSignalHandlers();
   const auto result = cli.action();
+  // Nothing that was said may be lost unnoticed: a full disk behind a redirection shows only here.
+  if (result && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
+    PrintError("standard output: writing failed: free some space, or write elsewhere");
+    return ExitCode(ErrorKind::kIo);
+  }
   if (result) return *result;
   if (result.error().kind == ErrorKind::kCancelled) {
     std::fputs("cmforge: interrupted\n", stderr);
