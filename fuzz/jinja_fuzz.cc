@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/json.h"
 #include "text/jinja/template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

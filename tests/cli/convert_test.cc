@@ -144,7 +144,7 @@ TEST_F(Convert, NamesTensorsThatHoldNanOrPassF16) {
     EXPECT_FALSE(fs::exists(Path("o.cmf")));
   }
   const Ran wide = ConvertTo(write(0.5f, 70000.0f), "o.cmf");
-  EXPECT_EQ(wide.status, 4) << wide.err;
+  EXPECT_EQ(wide.status, 2) << wide.err;  // a wider encoding helps
   EXPECT_NE(wide.err.find("model.norm.weight"), std::string::npos) << wide.err;
   EXPECT_EQ(ConvertTo(write(0.5f, 70000.0f), "o.cmf", {"--quant", "f32"}).status, 0);
 }

@@ -1,4 +1,5 @@
 // The program: reads the command line, runs one command, turns an error into one line and an exit code.
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -33,7 +34,9 @@ int Run(int argc, char** argv) {
     add(cli);
   }
   NameEnvironment(&cli.app);
-  if (argc > 1 && argv[1][0] != '-' && !cli.app.get_subcommand_no_throw(argv[1])) {
+  const auto commands = cli.app.get_subcommands({});
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::none_of(commands.begin(), commands.end(), [&](const CLI::App* c) { return c->get_name() == argv[1]; })) {
     PrintError(fmt::format("command line: no command '{}': see `cmforge --help`", argv[1]));
     return ExitCode(ErrorKind::kUsage);
   }
