@@ -34,6 +34,8 @@ struct ToolCall {
   std::string id;  // as the model gave it; empty in most formats
   std::string name;
   std::string arguments;  // JSON text of an object
+
+  bool operator==(const ToolCall&) const = default;
 };
 
 struct Answer {

@@ -24,13 +24,7 @@ class Heap {
   [[nodiscard]] int64_t used_bytes() const { return used_; }
 
   /// Uninitialised, aligned for any value.
-  void* Allocate(uint64_t size) {
-    size = (size + 7) & ~uint64_t{7};
-    if (size > static_cast<uint64_t>(end_ - next_)) Grow(size);
-    char* at = next_;
-    next_ += size;
-    return at;
-  }
+  void* Allocate(uint64_t size) { return Take(&objects_, (size + 7) & ~uint64_t{7}); }
 
   /// Objects are never destroyed, only forgotten.
   template <class T, class... A>
@@ -49,9 +43,8 @@ class Heap {
 
   std::string_view CopyText(std::string_view text) {
     if (text.empty()) return {};
-    char* at = static_cast<char*>(Allocate(text.size()));
+    char* at = Take(&texts_, text.size());
     std::memcpy(at, text.data(), text.size());
-    NoteText(at + text.size());
     return {at, text.size()};
   }
 
@@ -65,17 +58,23 @@ class Heap {
   }
 
  private:
-  void Grow(uint64_t size);
-  void NoteText(char* end) {
-    last_text_end_ = end;
-    last_text_next_ = next_;
+  // The rest of a chunk. Objects and texts have chunks of their own.
+  struct Region {
+    char* next = nullptr;
+    char* end = nullptr;
+  };
+
+  char* Take(Region* region, uint64_t size) {
+    if (size > static_cast<uint64_t>(region->end - region->next)) Grow(region, size);
+    char* at = region->next;
+    region->next += size;
+    return at;
   }
+  void Grow(Region* region, uint64_t size);
 
   std::vector<std::unique_ptr<char[]>> chunks_;
-  char* next_ = nullptr;
-  char* end_ = nullptr;
-  char* last_text_end_ = nullptr;  // inside the current chunk, or null
-  char* last_text_next_ = nullptr;
+  Region objects_;
+  Region texts_;
   int64_t used_ = 0;
   std::deque<BigInt> big_ints_;
 };
