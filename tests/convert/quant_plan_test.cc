@@ -61,7 +61,9 @@ TEST(PlanQuantization, KeepsPreciseWhatMustBePrecise) {
 }
 
 TEST(PlanQuantization, F32KeepsEverything) {
-  for (const auto& t : PlanQuantization(Model(), ParseQuantPreset("f32").value(), {})->tensors)
+  const auto plan = PlanQuantization(Model(), ParseQuantPreset("f32").value(), {});
+  ASSERT_TRUE(plan);
+  for (const auto& t : plan->tensors)
     EXPECT_EQ(t.dtype, DType::kF32);
 }
 
