@@ -107,9 +107,8 @@ Result<void> EngineModel::CheckActive(const ActiveSet& active) const {
   CMF_CHECK(check(active.ffn, active.ffn_width, "ffn"));
   CMF_CHECK(check(active.heads, active.head_count, "head"));
   CMF_CHECK(check(active.experts, active.expert_count, "expert"));
-  const bool is_per_visit = active.ffn.size() == visits;
-  if (!active.layer_gates.empty() &&
-      active.layer_gates.size() != ((is_per_visit ? visits : layers) + 7) / 8) {
+  // Gates are per physical layer, also where a looped model has a row of neurons for every visit (spec 5).
+  if (!active.layer_gates.empty() && active.layer_gates.size() != (layers + 7) / 8) {
     return Fail(ErrorKind::kUsage, fmt::format("mask: {} bytes of layer gates for {} layers",
                                                active.layer_gates.size(), layers));
   }
@@ -291,8 +290,15 @@ void EngineModel::RunChunk(Pass& pass, std::span<const StepItem> items, float*& 
   for (int64_t visit = 0; visit < network_.visits(); ++visit) {
     RunLayer(pass, network_.LayerOfVisit(visit), visit, x);
     const bool ends_pass = (visit + 1) % layers == 0, is_last = visit + 1 == network_.visits();
-    if (network_.config.loop_final_norm && ends_pass && !is_last)
-      NormRows(pass, x, network_.final_norm, pass.rows, x);
+    if (network_.config.loop_final_norm && ends_pass && !is_last) {
+      // The norm between passes belongs to the last layer: where a mask's gate skips that layer, recorded runs of the
+      // format's reference skip the norm with it.
+      for (const RowSpan& span : pass.spans) {
+        if (!span.is_on) continue;
+        float* rows = x + span.row * pass.hidden();
+        NormRows(pass, rows, network_.final_norm, span.count, rows);
+      }
+    }
     show(visit);
   }
   std::vector<int64_t> wanted;

@@ -75,9 +75,7 @@ const uint8_t* MaskRow(const std::vector<std::vector<uint8_t>>& rows, const Netw
 
 bool IsLayerOn(const ActiveSet* active, const Network& network, int64_t visit) {
   if (active == nullptr || active->layer_gates.empty() || visit >= network.visits()) return true;
-  const bool is_per_visit = static_cast<int64_t>(active->ffn.size()) == network.visits();
-  return HasBit(active->layer_gates.data(),
-                is_per_visit ? visit : visit % static_cast<int64_t>(network.layers.size()));
+  return HasBit(active->layer_gates.data(), visit % static_cast<int64_t>(network.layers.size()));
 }
 
 namespace {
