@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
+  ActiveFlags active;
   std::vector<int64_t> prompt_tokens = {512}, depth = {0};
   int64_t gen_tokens = 128, repeat = 3;
 };
@@ -71,6 +73,7 @@ Result<int> Bench(const Cli& cli, const Options& options) {
   const auto begun = Clock::now();
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
+  CMF_TRY(const auto active, options.active.Make(source));
   const double load_ms = SecondsSince(begun) * 1e3;
   CMF_TRY(SequenceOptions sequence_options, options.compute.Sequence());
   const auto vocab = model->config().vocab_size;
@@ -79,8 +82,8 @@ Result<int> Bench(const Cli& cli, const Options& options) {
   // First token: open to sample, with a prompt of 32.
   CMF_TRY(const auto first, model->NewSequence(sequence_options));
   CMF_TRY(const auto logits,
-          Prefill(*model, *first, Tokens(std::min<int64_t>(32, first->context_length()), vocab), nullptr,
-                  control));
+          Prefill(*model, *first, Tokens(std::min<int64_t>(32, first->context_length()), vocab),
+                  active.get(), control));
   (void)ArgMax(logits);
   const double ttft_ms = SecondsSince(begun) * 1e3;
 
@@ -99,7 +102,7 @@ Result<int> Bench(const Cli& cli, const Options& options) {
     for (int64_t r = 0; r < options.repeat; ++r) {
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
       const auto at = Clock::now();
-      CMF_TRY(const auto row, Prefill(*model, *sequence, Tokens(n, vocab), nullptr, control));
+      CMF_TRY(const auto row, Prefill(*model, *sequence, Tokens(n, vocab), active.get(), control));
       best = std::max(best, static_cast<double>(n) / SecondsSince(at));
     }
     json["prefill"].push_back({{"tokens", n}, {"tok_s", best}});
@@ -112,12 +115,13 @@ Result<int> Bench(const Cli& cli, const Options& options) {
     for (int64_t r = 0; r < options.repeat; ++r) {
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
       CMF_TRY(auto row,
-              Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), nullptr, control));
+              Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), active.get(),
+                      control));
       const auto at = Clock::now();
       for (int64_t i = 0; i < options.gen_tokens; ++i) {
         CMF_CHECK(control.CheckCancelled());
         const TokenId token = ArgMax(row);
-        const StepItem item{sequence.get(), {&token, 1}, LogitRows::kLast, nullptr};
+        const StepItem item{sequence.get(), {&token, 1}, LogitRows::kLast, active.get()};
         CMF_TRY(StepResult step, model->Step({{&item, 1}, nullptr}));
         row = std::move(step.logits);
       }
@@ -152,6 +156,7 @@ void AddBench(Cli& cli) {
                               "cmforge bench model.cmf --prompt-tokens 512 --gen-tokens 128 --depth 0,2048");
   options->model.AddTo(command);
   options->compute.AddTo(command);
+  options->active.AddTo(command);
   command->add_option("--prompt-tokens", options->prompt_tokens, "Lengths of prompts")
       ->delimiter(',')
       ->capture_default_str();

@@ -73,5 +73,8 @@ void AddPpl(Cli& cli);
 void AddBench(Cli& cli);
 void AddRequant(Cli& cli);
 void AddCoreml(Cli& cli);
+void AddMoeStats(Cli& cli);
+void AddMoeMask(Cli& cli);
+void AddMoeDefrag(Cli& cli);
 
 }  // namespace cmforge::cli

@@ -1,6 +1,7 @@
 // cmforge generate: token ids in, token ids out, for scripts and parity. Greedy unless sampling is asked for.
 #include <cstdio>
 
+#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/sampling_flags.h"
@@ -12,6 +13,7 @@ namespace {
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
+  ActiveFlags active;
   SamplingFlags sampling;
   std::string tokens;
   int64_t max_tokens = 16;
@@ -24,7 +26,9 @@ Result<int> GenerateIds(const Cli& cli, const Options& options) {
   CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
+  CMF_TRY(const auto active, options.active.Make(source));
   GenerateOptions generate;
+  generate.active = active.get();
   generate.max_tokens = options.max_tokens;
   CMF_TRY(generate.sampling, options.sampling.Make(source.sampling));
   generate.eos = EosIds(source);
@@ -49,6 +53,7 @@ void AddGenerate(Cli& cli) {
                               "cmforge generate model.cmf --tokens 1,2,3 -n 16 --greedy --json");
   options->model.AddTo(command);
   options->compute.AddTo(command);
+  options->active.AddTo(command);
   options->sampling.AddTo(command);
   command->add_option("--tokens", options->tokens, "Ids separated by commas, or @FILE")->required();
   command->add_option("-n,--max-tokens", options->max_tokens, "New tokens at most")

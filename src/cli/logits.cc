@@ -1,6 +1,7 @@
 // cmforge logits: the model's raw answer to a list of token ids, for scripts and parity.
 #include <cmath>
 
+#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "generate/generator.h"
@@ -11,6 +12,7 @@ namespace {
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
+  ActiveFlags active;
   std::string tokens;
   bool all = false;
   int64_t top = 0;
@@ -42,18 +44,19 @@ Result<int> Logits(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> tokens, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
+  CMF_TRY(const auto active, options.active.Make(source));
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
   std::string out = fmt::format("{{\"tokens\":[{}],\"positions\":[", fmt::join(tokens, ","));
   if (!options.all) {
-    CMF_TRY(const std::vector<float> row, Prefill(*model, *sequence, tokens, nullptr, cli.Control()));
+    CMF_TRY(const std::vector<float> row, Prefill(*model, *sequence, tokens, active.get(), cli.Control()));
     AppendPosition(out, static_cast<int64_t>(tokens.size()) - 1, row, options.top);
   } else {
     constexpr size_t kRows = 32;  // logits of this many positions are held at once
     for (size_t at = 0; at < tokens.size(); at += kRows) {
       CMF_CHECK(cli.Control().CheckCancelled());
       const size_t n = std::min(kRows, tokens.size() - at);
-      const StepItem item{sequence.get(), std::span(tokens).subspan(at, n), LogitRows::kAll, nullptr};
+      const StepItem item{sequence.get(), std::span(tokens).subspan(at, n), LogitRows::kAll, active.get()};
       CMF_TRY(const StepResult step, model->Step({{&item, 1}, nullptr}));
       for (size_t i = 0; i < n; ++i) {
         if (at + i) out += ',';
@@ -73,6 +76,7 @@ void AddLogits(Cli& cli) {
                               "cmforge logits model.cmf --tokens 1,2,3 --top 5 --compute exact");
   options->model.AddTo(command);
   options->compute.AddTo(command);
+  options->active.AddTo(command);
   command->add_option("--tokens", options->tokens, "Ids separated by commas, or @FILE")->required();
   command->add_flag("--all", options->all, "Every position, not only the last");
   command->add_option("--top", options->top, "Only the K largest")

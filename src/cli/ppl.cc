@@ -1,6 +1,7 @@
 // cmforge ppl: perplexity on a text, and the distance between two models.
 #include <cstdio>
 
+#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "generate/perplexity.h"
@@ -11,6 +12,7 @@ namespace {
 struct Options {
   ModelArgument model, against;
   ComputeFlags compute;
+  ActiveFlags active;
   std::string file;
   int64_t context = 512, stride = 0, tokens = 0;
 };
@@ -33,6 +35,8 @@ Result<int> Ppl(const Cli& cli, const Options& options) {
   ppl.context = options.context;
   ppl.stride = options.stride;
   ppl.max_tokens = options.tokens;
+  CMF_TRY(const auto active, options.active.Make(source));
+  ppl.active = active.get();
   CMF_TRY(const PerplexityResult result, Perplexity(*model, second.get(), ids, ppl, cli.Control()));
   if (cli.common.json) {
     Json json = {
@@ -71,6 +75,7 @@ void AddPpl(Cli& cli) {
       ->check(CLI::IsMember({"fast", "exact"}));
   command->add_option("--kv", options->compute.kv, "Type of the KV cache: f32, f16, q8")
       ->check(CLI::IsMember({"f32", "f16", "q8"}));
+  options->active.AddTo(command);
   command->add_option("--file", options->file, "The text")->required();
   command->add_option("--context", options->context, "Tokens a window")->capture_default_str();
   command->add_option("--stride", options->stride,

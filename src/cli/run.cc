@@ -32,6 +32,7 @@ struct Loaded {
   OpenedSource source;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<const ActiveSet> active;  // what generate.active points to
   GenerateOptions generate;
   SequenceOptions sequence;
 };
@@ -41,6 +42,8 @@ Result<Loaded> Load(const Cli& cli, const RunOptions& options) {
   CMF_TRY(loaded.source, options.model.Open(cli));
   CMF_TRY(loaded.tokenizer, LoadTokenizer(loaded.source));
   CMF_TRY(loaded.model, LoadModel(cli, loaded.source, options.compute));
+  CMF_TRY(loaded.active, options.active.Make(loaded.source));
+  loaded.generate.active = loaded.active.get();
   loaded.generate.max_tokens = options.max_tokens;
   CMF_TRY(loaded.generate.sampling, options.sampling.Make(loaded.source.sampling));
   loaded.generate.eos = EosIds(loaded.source);
@@ -217,6 +220,7 @@ void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& op
   command->add_flag("--no-think", options->no_think, "Ask the template for an answer without reasoning");
   command->add_option("--tools", options->tools, "JSON: a list of tools that the model may call");
   options->compute.AddTo(command);
+  options->active.AddTo(command);
   command->callback([&cli, options, prompt, is_chat] {
     options->has_prompt = prompt && prompt->count() > 0;
     cli.action = [&cli, options, is_chat] { return Run(cli, *options, is_chat); };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/active_flags.h"
 #include "cli/model_argument.h"
 #include "cli/sampling_flags.h"
 #include "generate/chat_session.h"
@@ -13,6 +14,7 @@ namespace cmforge::cli {
 struct RunOptions {
   ModelArgument model;
   ComputeFlags compute;
+  ActiveFlags active;
   SamplingFlags sampling;
   std::string prompt, system, tools, save_state, state;
   std::vector<std::string> stop;
