@@ -205,7 +205,7 @@ Result<ModelInfo> DescribeModel(const mil::Package& package) {
   return info;
 }
 
-Result<PackageInfo> ReadInfo(const fs::path& path) {
+Result<PackageInfo> ReadInfo(const fs::path& path, MappedFile::Mode mode) {
   PackageInfo info;
   info.path = path;
   std::error_code error;
@@ -218,7 +218,7 @@ Result<PackageInfo> ReadInfo(const fs::path& path) {
     models.push_back(parts.lm_head);
   }
   for (const fs::path& model : models) {
-    CMF_TRY(const mil::Package package, mil::OpenPackage(model));
+    CMF_TRY(const mil::Package package, mil::OpenPackage(model, mode));
     CMF_TRY(ModelInfo one, DescribeModel(package));
     info.models.push_back(std::move(one));
   }

@@ -50,7 +50,8 @@ struct PackageInfo {
 Result<ModelInfo> DescribeModel(const mil::Package& package);
 
 /// Any of the forms. Fails: as mil::OpenPackage, ReadPackageMeta and FindParts.
-Result<PackageInfo> ReadInfo(const std::filesystem::path& path);
+Result<PackageInfo> ReadInfo(const std::filesystem::path& path,
+                             MappedFile::Mode mode = MappedFile::Mode::kMap);
 
 [[nodiscard]] Json ToJson(const PackageInfo& info);
 

@@ -5,6 +5,7 @@
 // declares; with kF32 floats stay wide (a debugging aid, and the form parity is measured in).
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <span>
@@ -22,6 +23,7 @@ struct InterpreterOptions {
   Precision precision = Precision::kF16;
   std::shared_ptr<ThreadPool> pool;                 // null: one thread
   uint64_t memory_limit_bytes = uint64_t{8} << 30;  // of buffers and decoded constants of one Runner
+  const std::atomic<bool>* cancelled = nullptr;     // looked at between operations
 };
 
 /// The states of one conversation, by name, all zero at first: f32 numbers, whatever type the program
@@ -70,10 +72,10 @@ class Runner {
   [[nodiscard]] std::span<int32_t> InputInts(int input);
 
   /// Fails: kUsage (`states` is null or lacks one), kCorrupt (an index outside its axis, a slice that does
-  /// not fit), "function 'f': gather 'y': ...". States may then hold part of the step.
+  /// not fit), "function 'f': gather 'y': ...", kCancelled. States may then hold part of the step.
   Result<void> Run(StateSet* states);
 
-  /// Valid until the next run.
+  /// Valid until the next run of any function on the same states: an output may lie in one.
   [[nodiscard]] std::span<const float> OutputFloats(int output) const;
   [[nodiscard]] std::span<const int32_t> OutputInts(int output) const;
 

@@ -13,17 +13,59 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMaxBytes = 1 << 20;
 constexpr int64_t kMaxChunks = 999;
 
-/// The three places a key may lie in, best first.
+/// "..." stands in listings for elements left out; it is no value.
+bool IsEllipsis(const YAML::Node& node) { return node.IsScalar() && node.Scalar() == "..."; }
+
+template <class T>
+bool Decode(const YAML::Node& node, T& out) {
+  return YAML::convert<T>::decode(node, out);
+}
+
+template <class T>
+bool Decode(const YAML::Node& node, std::optional<T>& out) {
+  return Decode(node, out.emplace());
+}
+
+template <class T>
+bool Decode(const YAML::Node& node, std::vector<T>& out) {
+  if (!node.IsSequence()) return false;
+  out.clear();
+  for (const YAML::Node& item : node) {
+    if (!IsEllipsis(item) && !Decode(item, out.emplace_back())) return false;
+  }
+  return true;
+}
+
+template <class K, class V>
+bool Decode(const YAML::Node& node, std::map<K, V>& out) {
+  if (!node.IsMap()) return false;
+  out.clear();
+  for (const auto& pair : node) {
+    K key{};
+    if (IsEllipsis(pair.first)) continue;
+    if (!Decode(pair.first, key) || !Decode(pair.second, out[key])) return false;
+  }
+  return true;
+}
+
+/// Values by key, in the places where they may lie, best first.
 class Lookup {
  public:
-  explicit Lookup(const YAML::Node& root) {
+  static Lookup OfFile(const YAML::Node& root) {
+    Lookup lookup;
     const YAML::Node info = root["model_info"];
     if (info && info.IsMap()) {
       const YAML::Node parameters = info["parameters"];
-      if (parameters && parameters.IsMap()) places_.push_back(parameters);
-      places_.push_back(info);
+      if (parameters && parameters.IsMap()) lookup.places_.push_back(parameters);
+      lookup.places_.push_back(info);
     }
-    places_.push_back(root);
+    lookup.places_.push_back(root);
+    return lookup;
+  }
+  static Lookup Inside(const YAML::Node& map) {
+    Lookup lookup;
+    lookup.places_.push_back(map);
+    return lookup;
   }
 
   [[nodiscard]] YAML::Node Find(const char* key) const {
@@ -34,28 +76,17 @@ class Lookup {
     return YAML::Node(YAML::NodeType::Undefined);
   }
 
-  template <class T>
-  Result<void> Read(const char* key, T& out) const {
+  /// Key, place, key, place, ...; places of absent keys stay as they are.
+  Result<void> Read() const { return {}; }
+  template <class T, class... Rest>
+  Result<void> Read(const char* key, T& out, Rest&&... rest) const {
     const YAML::Node node = Find(key);
-    if (!node) return {};
-    return Convert(key, node, out);
-  }
-  template <class T>
-  Result<void> Read(const char* key, std::optional<T>& out) const {
-    T value{};
-    const YAML::Node node = Find(key);
-    if (!node) return {};
-    CMF_CHECK(Convert(key, node, value));
-    out = std::move(value);
-    return {};
-  }
-
-  template <class T>
-  static Result<void> Convert(const char* key, const YAML::Node& node, T& out) {
-    if (YAML::convert<T>::decode(node, out)) return {};
-    const std::string text = node.IsScalar() ? node.Scalar() : "a list or map";
-    return Fail(ErrorKind::kCorrupt,
-                fmt::format("'{}': '{}' is not what belongs there", key, text.substr(0, 80)));
+    if (node && !Decode(node, out)) {
+      const std::string text = node.IsScalar() ? node.Scalar() : "a list or map";
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("'{}': '{}' is not what belongs there", key, text.substr(0, 80)));
+    }
+    return Read(std::forward<Rest>(rest)...);
   }
 
  private:
@@ -69,68 +100,50 @@ Result<void> CheckRange(const char* key, int64_t value, int64_t low, int64_t hig
 
 Result<void> ReadSampling(const YAML::Node& node, RecommendedSampling& out) {
   if (!node || !node.IsMap()) return {};
-  const Lookup inside(node);
-  CMF_CHECK(inside.Read("do_sample", out.do_sample));
-  CMF_CHECK(inside.Read("temperature", out.temperature));
-  CMF_CHECK(inside.Read("top_p", out.top_p));
-  CMF_CHECK(inside.Read("top_k", out.top_k));
-  CMF_CHECK(inside.Read("min_p", out.min_p));
-  return inside.Read("repetition_penalty", out.repetition_penalty);
+  return Lookup::Inside(node).Read("do_sample", out.do_sample, "temperature", out.temperature, "top_p",
+                                   out.top_p, "top_k", out.top_k, "min_p", out.min_p, "repetition_penalty",
+                                   out.repetition_penalty);
 }
 
 Result<void> ReadStates(const YAML::Node& node, std::vector<StateMeta>& out) {
   if (!node || !node.IsSequence()) return {};
   for (const YAML::Node& item : node) {
     if (!item.IsMap()) return Fail(ErrorKind::kCorrupt, "'states' holds something that is no map");
-    const Lookup inside(item);
-    StateMeta state;
-    CMF_CHECK(inside.Read("name", state.name));
-    CMF_CHECK(inside.Read("shape", state.shape));
-    CMF_CHECK(inside.Read("dtype", state.dtype));
-    CMF_CHECK(inside.Read("layers", state.layers));
-    out.push_back(std::move(state));
+    StateMeta& state = out.emplace_back();
+    CMF_CHECK(Lookup::Inside(item).Read("name", state.name, "shape", state.shape, "dtype", state.dtype, "layers",
+                                        state.layers));
   }
   return {};
 }
 
 Result<PackageMeta> Parse(const YAML::Node& root) {
   if (!root.IsMap()) return Fail(ErrorKind::kCorrupt, "no map of keys");
-  const Lookup lookup(root);
+  const Lookup lookup = Lookup::OfFile(root);
   PackageMeta meta;
-  CMF_CHECK(lookup.Read("name", meta.name));
-  CMF_CHECK(lookup.Read("version", meta.version));
-  CMF_CHECK(lookup.Read("architecture", meta.architecture));
-  CMF_CHECK(lookup.Read("context_length", meta.context_length));
-  CMF_CHECK(lookup.Read("state_length", meta.state_length));
-  CMF_CHECK(lookup.Read("batch_size", meta.batch_size));
-  CMF_CHECK(lookup.Read("num_chunks", meta.num_chunks));
-  CMF_CHECK(lookup.Read("model_prefix", meta.model_prefix));
-  CMF_CHECK(lookup.Read("embeddings", meta.embeddings));
-  CMF_CHECK(lookup.Read("lm_head", meta.lm_head));
-  CMF_CHECK(lookup.Read("ffn", meta.ffn));
+  CMF_CHECK(lookup.Read("name", meta.name, "version", meta.version, "architecture", meta.architecture));
+  CMF_CHECK(lookup.Read("context_length", meta.context_length, "state_length", meta.state_length, "batch_size",
+                        meta.batch_size, "num_chunks", meta.num_chunks));
+  CMF_CHECK(lookup.Read("model_prefix", meta.model_prefix, "embeddings", meta.embeddings, "lm_head",
+                        meta.lm_head, "ffn", meta.ffn));
   for (const char* key : {"lut_embeddings", "lut_ffn", "lut_ffn_per_channel", "lut_ffn_mixed", "lut_lmhead",
                           "lut_lmhead_per_channel", "quant_ffn", "quant_lmhead", "quant_embeddings"}) {
     std::optional<std::string> text;
     CMF_CHECK(lookup.Read(key, text));
     if (text) meta.weights[key] = *text;
   }
-  CMF_CHECK(lookup.Read("split_lm_head", meta.split_lm_head));
-  CMF_CHECK(lookup.Read("vocab_size", meta.vocab_size));
-  CMF_CHECK(lookup.Read("hidden_size", meta.hidden_size));
-  CMF_CHECK(lookup.Read("num_layers", meta.num_layers));
-  CMF_CHECK(lookup.Read("lm_head_chunk_sizes", meta.lm_head_chunk_sizes));
-  CMF_CHECK(lookup.Read("prefill_dynamic_slice", meta.prefill_dynamic_slice));
-  CMF_CHECK(lookup.Read("prefill_last_token_output", meta.prefill_last_token_output));
+  CMF_CHECK(lookup.Read("split_lm_head", meta.split_lm_head, "vocab_size", meta.vocab_size, "hidden_size",
+                        meta.hidden_size, "num_layers", meta.num_layers, "lm_head_chunk_sizes",
+                        meta.lm_head_chunk_sizes));
+  CMF_CHECK(lookup.Read("prefill_dynamic_slice", meta.prefill_dynamic_slice, "prefill_last_token_output",
+                        meta.prefill_last_token_output));
   CMF_CHECK(ReadSampling(lookup.Find("recommended_sampling"), meta.recommended_sampling));
-  CMF_CHECK(lookup.Read("recurrent_state", meta.recurrent_state));
-  CMF_CHECK(lookup.Read("prefill_full_batches_only", meta.prefill_full_batches_only));
-  CMF_CHECK(lookup.Read("layer_types", meta.layer_types));
+  CMF_CHECK(lookup.Read("recurrent_state", meta.recurrent_state, "prefill_full_batches_only",
+                        meta.prefill_full_batches_only, "layer_types", meta.layer_types));
   CMF_CHECK(ReadStates(lookup.Find("states"), meta.states));
-  CMF_CHECK(lookup.Read("local_attention_window", meta.local_attention_window));
-  CMF_CHECK(lookup.Read("local_cache_length", meta.local_cache_length));
-  CMF_CHECK(lookup.Read("per_layer_inputs", meta.per_layer_inputs));
-  CMF_CHECK(lookup.Read("final_logit_softcap", meta.final_logit_softcap));
-  CMF_CHECK(lookup.Read("kv_shared_layers", meta.kv_shared_layers));
+  CMF_CHECK(lookup.Read("local_attention_window", meta.local_attention_window, "local_cache_length",
+                        meta.local_cache_length, "per_layer_inputs", meta.per_layer_inputs,
+                        "final_logit_softcap", meta.final_logit_softcap, "kv_shared_layers",
+                        meta.kv_shared_layers));
   CMF_CHECK(CheckRange("num_chunks", meta.num_chunks, 1, kMaxChunks));
   CMF_CHECK(CheckRange("batch_size", meta.batch_size, 1, 1 << 20));
   CMF_CHECK(CheckRange("context_length", meta.context_length, 0, int64_t{1} << 31));

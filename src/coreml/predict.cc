@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/npy.h"
+#include "coreml/interpreter/weight.h"
 
 namespace cmforge::coreml {
 namespace {
@@ -55,7 +56,7 @@ Result<void> MakeFolder(const fs::path& folder) {
   return {};
 }
 
-Result<void> ReadStates(const fs::path& folder, const Runner& runner, StateSet& states) {
+Result<void> ReadStates(const fs::path& folder, const Runner& runner, Precision precision, StateSet& states) {
   for (const Port& port : runner.states()) {
     const fs::path file = folder / (port.name + ".npy");
     CMF_TRY(const NpyArray array, ReadNpy(file));
@@ -63,7 +64,9 @@ Result<void> ReadStates(const fs::path& folder, const Runner& runner, StateSet& 
       return Fail(ErrorKind::kUsage, fmt::format("{}: shape {}, the state is {}", file.string(),
                                                  ShapeText(array.shape), TypeText(port.type)));
     }
-    states.Find(port.name)->values = array.ToFloats();
+    std::vector<float>& values = states.Find(port.name)->values;
+    values = array.ToFloats();
+    if (precision == Precision::kF16) RoundToHalves(values.data(), static_cast<int64_t>(values.size()));
   }
   return {};
 }
@@ -71,7 +74,7 @@ Result<void> ReadStates(const fs::path& folder, const Runner& runner, StateSet& 
 }  // namespace
 
 Result<PredictResult> Predict(const PredictRequest& request) {
-  CMF_TRY(mil::Package package, mil::OpenPackage(request.model));
+  CMF_TRY(mil::Package package, mil::OpenPackage(request.model, request.file_mode));
   CMF_TRY(const std::shared_ptr<const Interpreter> interpreter,
           Interpreter::Create(std::move(package), request.options));
   const std::string model = request.model.string();
@@ -108,10 +111,13 @@ Result<PredictResult> Predict(const PredictRequest& request) {
 
   StateSet states;
   CMF_CHECK(interpreter->AddStates(function, states));
-  if (!request.state_in.empty()) CMF_CHECK(ReadStates(request.state_in, runner, states));
+  if (!request.state_in.empty()) {
+    CMF_CHECK(ReadStates(request.state_in, runner, request.options.precision, states));
+  }
   if (auto status = runner.Run(&states); !status) return Fail(std::move(status).error().In(model));
 
   PredictResult result;
+  result.function = function;
   CMF_CHECK(MakeFolder(request.output_dir));
   for (size_t i = 0; i < runner.outputs().size(); ++i) {
     const Port& port = runner.outputs()[i];

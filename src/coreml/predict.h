@@ -12,6 +12,7 @@ struct PredictRequest {
   std::filesystem::path output_dir;                     // made when it is not there
   std::filesystem::path state_in, state_out;            // folders of NAME.npy; "": zeros, and not written
   InterpreterOptions options;
+  MappedFile::Mode file_mode = MappedFile::Mode::kMap;
 };
 
 struct PredictedArray {
@@ -21,6 +22,7 @@ struct PredictedArray {
 };
 
 struct PredictResult {
+  std::string function;  // that was executed
   std::vector<PredictedArray> outputs, states;
 };
 

@@ -68,13 +68,14 @@ std::vector<Var> FunctionBuilder::Append(Operation op, std::string_view name) {
   return std::move(*vars);
 }
 
-std::vector<Var> FunctionBuilder::Ops(std::string_view type, const Args& args, std::string_view name) {
+std::vector<Var> FunctionBuilder::Add(std::string_view type, const Args& args, std::string_view name,
+                                      bool literals) {
   Operation op;
   op.type = type;
   for (const auto& [parameter, arg] : args) {
     std::vector<Argument>& bound = op.inputs[std::string(parameter)];
     if (const auto* value = std::get_if<Value>(&arg.data())) {
-      bound.emplace_back(Const(*value).name);
+      literals ? bound.emplace_back(*value) : bound.emplace_back(Const(*value).name);
     } else {
       for (const Var& var : std::get<std::vector<Var>>(arg.data())) bound.emplace_back(var.name);
     }
@@ -82,12 +83,19 @@ std::vector<Var> FunctionBuilder::Ops(std::string_view type, const Args& args, s
   return Append(std::move(op), name);
 }
 
-Var FunctionBuilder::Op(std::string_view type, const Args& args, std::string_view name) {
-  std::vector<Var> vars = Ops(type, args, name);
+Var FunctionBuilder::Single(std::vector<Var> vars, std::string_view type) {
   if (vars.size() == 1) return std::move(vars[0]);
   if (status_)
     Fail({ErrorKind::kInternal, fmt::format("{} has {} results, one is expected", type, vars.size()), {}});
   return {};
+}
+
+std::vector<Var> FunctionBuilder::Ops(std::string_view type, const Args& args, std::string_view name) {
+  return Add(type, args, name, false);
+}
+
+Var FunctionBuilder::Op(std::string_view type, const Args& args, std::string_view name) {
+  return Single(Ops(type, args, name), type);
 }
 
 Var FunctionBuilder::Const(const Value& value, std::string_view name) {
@@ -103,14 +111,13 @@ Var FunctionBuilder::Const(const Value& value, std::string_view name) {
   return std::move(vars[0]);
 }
 
-Var FunctionBuilder::Constexpr(std::string_view type,
-                               const std::vector<std::pair<std::string_view, Value>>& parameters,
-                               std::string_view name) {
-  Operation op;
-  op.type = type;
-  for (const auto& [parameter, value] : parameters) op.inputs[std::string(parameter)] = {value};
-  std::vector<Var> vars = Append(std::move(op), name);
-  return vars.empty() ? Var{} : std::move(vars[0]);
+std::vector<Var> FunctionBuilder::Constexprs(std::string_view type, const Args& parameters,
+                                             std::string_view name) {
+  return Add(type, parameters, name, true);
+}
+
+Var FunctionBuilder::Constexpr(std::string_view type, const Args& parameters, std::string_view name) {
+  return Single(Constexprs(type, parameters, name), type);
 }
 
 Var FunctionBuilder::Read(const Var& state) {

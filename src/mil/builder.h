@@ -47,9 +47,10 @@ class FunctionBuilder {
 
   /// A const operation. Equal small values of one function are made once.
   Var Const(const Value& value, std::string_view name = "");
-  /// A compressed constant, its parameters bound as values (the iOS 18 form).
-  Var Constexpr(std::string_view type, const std::vector<std::pair<std::string_view, Value>>& parameters,
-                std::string_view name);
+  /// A compressed constant: contents are bound as values (the iOS 18 form), results of other compressed
+  /// constants by name.
+  Var Constexpr(std::string_view type, const Args& parameters, std::string_view name);
+  std::vector<Var> Constexprs(std::string_view type, const Args& parameters, std::string_view name);
 
   Var Read(const Var& state);
   void Write(const Var& state, const Var& data);
@@ -68,6 +69,8 @@ class FunctionBuilder {
  private:
   std::string UniqueName(std::string_view wanted);
   std::vector<Var> Append(Operation op, std::string_view name);
+  std::vector<Var> Add(std::string_view type, const Args& args, std::string_view name, bool literals);
+  Var Single(std::vector<Var> vars, std::string_view type);
 
   Function function_;
   Scope scope_;

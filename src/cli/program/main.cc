@@ -30,7 +30,7 @@ int Run(int argc, char** argv) {
   cli.app.require_subcommand(1);
   cli.app.set_version_flag("--version", fmt::format("cmforge {} ({})", CMFORGE_VERSION, IsaName(BestIsa())));
   for (auto* add : {AddRun, AddChat, AddConvert, AddInfo, AddVerify, AddDequant, AddPpl, AddBench, AddLogits,
-                    AddGenerate, AddTokenize, AddDetokenize, AddTemplate, AddJinja,
+                    AddGenerate, AddTokenize, AddDetokenize, AddTemplate, AddJinja, AddCoreml,
                     AddMoeStats, AddMoeMask, AddMoeDefrag}) {
     add(cli);
   }

@@ -181,11 +181,14 @@ Result<void> FunctionPlan::BindInputs(const std::map<std::string, Shape>& input_
       continue;
     }
     const mil::ArrayFeature* array = nullptr;
-    for (const mil::Feature& feature : view ? *view->inputs : std::vector<mil::Feature>{}) {
-      if (feature.name == input.name) array = feature.array();
+    if (view) {
+      for (const mil::Feature& feature : *view->inputs) {
+        if (feature.name == input.name) array = feature.array();
+      }
     }
     const auto given = input_shapes.find(input.name);
     Shape shape = given != input_shapes.end() ? given->second : type.tensor.shape;
+    if (type.tensor.shape.empty() && shape == Shape{1}) shape.clear();  // how descriptions write a scalar
     if (given == input_shapes.end() && !type.tensor.is_static() && array) shape = array->shape;
     const auto fail = [&](std::string what) {
       return Fail(ErrorKind::kUsage,

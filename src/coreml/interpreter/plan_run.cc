@@ -37,6 +37,8 @@ Result<void> FunctionPlan::Run(StateSet* run_states) {
     }
   }
   for (PlanStep& step : steps_) {
+    if (options_.cancelled && options_.cancelled->load(std::memory_order_relaxed))
+      return Fail(ErrorKind::kCancelled, "interrupted");
     auto status = step.is_dynamic ? RunDynamic(step) : step.kernel(frame_);
     if (!status) return fail(std::move(status).error().In(mil::OperationLabel(*step.op)));
     if (!step.is_rounded) continue;
