@@ -48,10 +48,11 @@ function(cmforge_test name)
   add_executable(${name}_test ${sources})
   target_compile_options(${name}_test PRIVATE -Wall -Wextra -Wno-missing-field-initializers ${CMFORGE_FLAGS}
                                                 $<$<CONFIG:Release>:-O1>)  # what is tested is optimized, the tests need not be
-  target_compile_definitions(${name}_test PRIVATE CMFORGE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
-                                                  CMFORGE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  # Tests run in the source folder, and name files from there: a cached object serves every clone.
+  target_compile_definitions(${name}_test PRIVATE CMFORGE_TEST_DATA="tests/data" CMFORGE_SOURCE_DIR=".")
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} rapidcheck GTest::gmock GTest::gtest_main)
   cmforge_precompile(${name}_test <gtest/gtest.h> <gmock/gmock.h> <fmt/format.h> <tl/expected.hpp> <nlohmann/json.hpp>)
-  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} DISCOVERY_TIMEOUT 120
+                       PROPERTIES TIMEOUT 600)
 endfunction()
