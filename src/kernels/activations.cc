@@ -10,7 +10,7 @@ constexpr int64_t kParallelElements = 32768;
 void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& input, const std::byte* columns,
               QuantizedRows& rows) {
   const int64_t groups = (input.cols() + kGroupSize - 1) / kGroupSize;
-  rows.stride = (groups + kPhases - 1) / kPhases * kPhases;
+  rows.stride = (groups + kGroupPad - 1) / kGroupPad * kGroupPad;
   const auto wanted = static_cast<size_t>(input.tokens() * rows.stride);
   if (rows.groups.size() < wanted) rows.groups.resize(wanted);
   const auto quantize = [&](int64_t begin, int64_t end) {

@@ -61,6 +61,14 @@ std::vector<Isa> IsasThatRun() {
 
 Isa BestIsa() { return IsasThatRun().back(); }
 
+bool WantsPrefetch() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 Result<Isa> ParseIsa(std::string_view name) {
   if (name.empty() || name == "auto") return BestIsa();
   std::vector<std::string_view> here;

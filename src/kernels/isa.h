@@ -24,6 +24,10 @@ inline constexpr int kIsaCount = 4;
 [[nodiscard]] std::vector<Isa> IsasThatRun();  // reference first, the best last
 [[nodiscard]] Isa BestIsa();
 
+/// Whether several streams that are read in step go faster when they are prefetched by hand, although their loads
+/// are whole cache lines in order: so on Intel's processors, not on others that were measured (avx512/rows.h).
+[[nodiscard]] bool WantsPrefetch();
+
 /// The set of that name; "" and "auto" mean BestIsa(). Fails: kUsage (no such name), kUnsupported (not here);
 /// both messages list what runs here.
 Result<Isa> ParseIsa(std::string_view name);

@@ -4,11 +4,10 @@
 // matrices and threads a call has changes no bit of it, and neither does the instruction set.
 //
 //   exact  Weights as quant's decode_rows gives them, f32 activations. Sixteen partial sums, partial p takes
-//   the
-//          columns c = p mod 16 in ascending order with fused multiply-adds, then a tree (table.h).
+//          the columns c = p mod 16 in ascending order with fused multiply-adds, then a tree (table.h).
 //   fast   Encodings of integers: activations rounded to int8 in groups of 32 with an f32 scale, integer dot
-//          products per group, four partial sums over the groups g = p mod 4, then a tree. Float weights
-//          (f32, f16, bf16), and q4_block whose groups straddle rows, compute as in `exact`.
+//          products per group, sixteen partial sums over the groups g = p mod 16, then the tree. Float
+//          weights (f32, f16, bf16), and q4_block whose groups straddle rows, compute as in `exact`.
 //
 // How to use: one LinearWeight per matrix when a model is opened, one KernelContext per stepping thread, one
 // Activations per operator input; then MatMul with all matrices that can run at the same time.
@@ -68,14 +67,24 @@ class KernelContext {
   /// 64-byte aligned, contents undefined, for worker in [0, pool().threads()).
   [[nodiscard]] std::byte* Scratch(int worker) const;
 
+  /// Memory that all workers read during a region; 64-byte aligned, contents undefined after each call.
+  [[nodiscard]] std::byte* ReserveShared(int64_t bytes);
+
  private:
+  struct Memory {
+    struct Free {
+      void operator()(std::byte* p) const;
+    };
+    void Reserve(int64_t wanted);
+
+    int64_t bytes = 0;
+    std::unique_ptr<std::byte[], Free> data;
+  };
+
   ThreadPool& pool_;
   Isa isa_;
   int64_t scratch_bytes_ = 0;  // per worker
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte[], Free> scratch_;
+  Memory scratch_, shared_;
 };
 
 /// The input of one operator: f32 rows, and (made by MatMul when a matrix first wants it, then shared by all)

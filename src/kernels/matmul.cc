@@ -18,7 +18,6 @@ constexpr size_t kAlignment = 64;
 // A decode task reads about this many bytes of weights: long enough for the prefetchers to run, short enough
 // that the last task of a region keeps nobody waiting.
 constexpr int64_t kTaskBytes = 64 << 10;
-
 constexpr int64_t kManyTokens = 8;
 
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
@@ -30,7 +29,46 @@ struct Plan {
   RowRange rows;
   int64_t rows_per_task;
   int64_t first_task;
+  int64_t arranged_offset;  // in the context's shared memory
+
+  [[nodiscard]] const WeightLayout& weight() const { return job->weight->layout(); }
 };
+
+/// Whether both products read the same tokens in the same order.
+bool ReadsTheSame(const Plan& a, const Plan& b) {
+  return a.tokens.groups == b.tokens.groups && a.tokens.index == b.tokens.index &&
+         a.tokens.count == b.tokens.count && a.weight().dtype == b.weight().dtype;
+}
+
+/// Arranges the tokens of every plan that wants it; plans that read the same share.
+void ArrangeTokens(const KernelTable& table, KernelContext& context, std::span<Plan> plans) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Plan& plan = plans[i];
+    const int64_t own = plan.is_integer ? table.arranged_bytes(plan.weight(), plan.tokens.count) : 0;
+    plan.arranged_offset = own == 0 ? -1 : bytes;
+    if (own != 0 && i > 0 && ReadsTheSame(plans[i - 1], plan)) {
+      plan.arranged_offset = plans[i - 1].arranged_offset;
+    } else {
+      bytes += static_cast<int64_t>(AlignUp(static_cast<uint64_t>(own), kAlignment));
+    }
+  }
+  std::byte* memory = context.ReserveShared(bytes);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Plan& plan = plans[i];
+    if (plan.arranged_offset < 0) continue;
+    plan.tokens.arranged = memory + plan.arranged_offset;
+    if (i > 0 && plans[i - 1].arranged_offset == plan.arranged_offset) continue;
+    const auto arrange = [&](int64_t begin, int64_t end) {
+      table.arrange(plan.weight(), plan.tokens, begin, end, memory + plan.arranged_offset);
+    };
+    if (plan.tokens.count < kManyTokens) {
+      arrange(0, plan.tokens.count);
+    } else {
+      context.pool().ForRanges(plan.tokens.count, 1, arrange);
+    }
+  }
+}
 
 int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRange& rows, int64_t tokens,
                     bool is_exact, int threads) {
@@ -47,7 +85,13 @@ int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRa
 
 }  // namespace
 
-void KernelContext::Free::operator()(std::byte* p) const {
+void KernelContext::Memory::Reserve(int64_t wanted) {
+  if (wanted <= bytes) return;
+  bytes = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(wanted), 4096));
+  data.reset(new (std::align_val_t{kAlignment}) std::byte[static_cast<size_t>(bytes)]);
+}
+
+void KernelContext::Memory::Free::operator()(std::byte* p) const {
   ::operator delete[](p, std::align_val_t{kAlignment});
 }
 
@@ -55,17 +99,22 @@ KernelContext::KernelContext(ThreadPool& pool, Isa isa) : pool_(pool), isa_(isa)
 KernelContext::~KernelContext() = default;
 
 void KernelContext::ReserveScratch(int64_t bytes) {
-  if (bytes <= scratch_bytes_) return;
-  scratch_bytes_ = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), 4096));
-  const size_t total = static_cast<size_t>(scratch_bytes_) * static_cast<size_t>(pool_.threads());
-  scratch_.reset(new (std::align_val_t{kAlignment}) std::byte[total]);
+  scratch_bytes_ =
+      std::max(scratch_bytes_, static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), 4096)));
+  scratch_.Reserve(scratch_bytes_ * pool_.threads());
 }
 
-std::byte* KernelContext::Scratch(int worker) const { return scratch_.get() + scratch_bytes_ * worker; }
+std::byte* KernelContext::Scratch(int worker) const { return scratch_.data.get() + scratch_bytes_ * worker; }
+
+std::byte* KernelContext::ReserveShared(int64_t bytes) {
+  shared_.Reserve(bytes);
+  return shared_.data.get();
+}
 
 void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode mode) {
   const KernelTable& table = TableOf(context.isa());
   ThreadPool& pool = context.pool();
+  const bool wants_prefetch = WantsPrefetch();
   std::vector<Plan> plans;
   plans.reserve(jobs.size());
   int64_t tasks = 0;
@@ -73,23 +122,27 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
   for (const MatMulJob& job : jobs) {
     const WeightLayout& w = job.weight->layout();
     assert(job.input->cols() == w.cols);
-    RowRange rows = job.rows;
-    if (rows.begin == 0 && rows.end == 0) rows.end = w.rows;
-    assert(0 <= rows.begin && rows.begin <= rows.end && rows.end <= w.rows);
-    const bool is_exact = mode == ComputeMode::kExact || !w.is_integer;
-    Plan plan{
-        &job, is_exact ? table.exact : table.integer[static_cast<size_t>(w.dtype)], !is_exact, {}, rows, 0,
-        tasks};
+    Plan plan = {};
+    plan.job = &job;
+    plan.rows = job.rows;
+    if (plan.rows.begin == 0 && plan.rows.end == 0) plan.rows.end = w.rows;
+    assert(0 <= plan.rows.begin && plan.rows.begin <= plan.rows.end && plan.rows.end <= w.rows);
+    const int64_t rows = plan.rows.end - plan.rows.begin;
     const int64_t count = job.tokens.empty() ? job.input->tokens() : static_cast<int64_t>(job.tokens.size());
-    if (count == 0 || rows.begin == rows.end) continue;
-    plan.tokens = is_exact ? FloatRowsOf(*job.input) : QuantizeFor(table, pool, *job.input, w);
+    if (count == 0 || rows == 0) continue;
+    plan.is_integer = mode == ComputeMode::kFast && w.is_integer;
+    plan.product = plan.is_integer ? table.integer[static_cast<size_t>(w.dtype)] : table.exact;
+    plan.tokens = plan.is_integer ? QuantizeFor(table, pool, *job.input, w) : FloatRowsOf(*job.input);
     plan.tokens.index = job.tokens.empty() ? nullptr : job.tokens.data();
     plan.tokens.count = count;
-    plan.rows_per_task = RowsPerTask(table, w, rows, count, is_exact, pool.threads());
-    tasks += (rows.end - rows.begin + plan.rows_per_task - 1) / plan.rows_per_task;
-    scratch = std::max(scratch, table.scratch_bytes(w, count, is_exact));
+    plan.tokens.wants_prefetch = wants_prefetch;
+    plan.first_task = tasks;
+    plan.rows_per_task = RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads());
+    tasks += (rows + plan.rows_per_task - 1) / plan.rows_per_task;
+    scratch = std::max(scratch, table.scratch_bytes(w, count, !plan.is_integer));
     plans.push_back(plan);
   }
+  ArrangeTokens(table, context, plans);
   context.ReserveScratch(scratch);
   pool.Run(tasks, [&](int64_t task, int worker) {
     const auto after =
@@ -98,10 +151,10 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     const Plan& plan = *std::prev(after);
     const int64_t begin = plan.rows.begin + (task - plan.first_task) * plan.rows_per_task;
     const int64_t end = std::min(plan.rows.end, begin + plan.rows_per_task);
-    const WeightLayout& w = plan.job->weight->layout();
-    plan.product(w, begin, end, plan.tokens, plan.job->out, plan.job->out_stride, context.Scratch(worker));
-    if (w.overlay != nullptr && plan.is_integer) {
-      AddOverlay(w, begin, end, plan.tokens, plan.job->out, plan.job->out_stride);
+    plan.product(plan.weight(), begin, end, plan.tokens, plan.job->out, plan.job->out_stride,
+                 context.Scratch(worker));
+    if (plan.is_integer && plan.weight().overlay != nullptr) {
+      AddOverlay(plan.weight(), begin, end, plan.tokens, plan.job->out, plan.job->out_stride);
     }
   });
 }

@@ -54,12 +54,12 @@ void AddOverlay(const WeightLayout& w, int64_t row_begin, int64_t row_end, const
     if (begin == end) continue;
     for (int64_t i = 0; i < x.count; ++i) {
       const float* row = x.x + x.Row(i) * x.x_stride;
-      float partial[kFloatLanes] = {};
+      float partial[kPartials] = {};
       for (int64_t e = begin; e < end; ++e) {
         const Entry entry = w.dtype == DType::kQ1s ? Q1sEntry(w, r, e) : Q1tEntry(w, r, e);
-        partial[(e - begin) % kFloatLanes] += entry.change * row[entry.column];
+        partial[(e - begin) % kPartials] += entry.change * row[entry.column];
       }
-      for (int64_t width = kFloatLanes / 2; width > 0; width /= 2) {
+      for (int64_t width = kPartials / 2; width > 0; width /= 2) {
         for (int64_t p = 0; p < width; ++p) partial[p] += partial[p + width];
       }
       out[i * out_stride + r] += partial[0];

@@ -37,19 +37,22 @@ void QuantizeRow(const float* x, const std::byte* columns, int64_t cols, int64_t
   }
 }
 
-float IntegerDot(const WeightLayout& w, const uint8_t* codes, const float* scales, const QuantizedGroup* x) {
-  float partial[kPhases] = {};
-  for (int64_t g = 0; g < (w.groups + kPhases - 1) / kPhases * kPhases; ++g) {
-    int32_t s = 0;
-    float scale = 0.0f;
-    if (g < w.groups) {
-      s = x[g].minus_zero[static_cast<int>(w.zero)];
-      for (int64_t k = 0; k < kGroupSize; ++k) s += codes[g * kGroupSize + k] * x[g].q[k];
-      scale = w.has_group_scales ? scales[g] * x[g].scale : x[g].scale;
-    }
-    partial[g % kPhases] = std::fma(static_cast<float>(s), scale, partial[g % kPhases]);
+float Tree(float (&partial)[kPartials]) {
+  for (int64_t width = kPartials / 2; width > 0; width /= 2) {
+    for (int64_t p = 0; p < width; ++p) partial[p] += partial[p + width];
   }
-  return (partial[0] + partial[1]) + (partial[2] + partial[3]);
+  return partial[0];
+}
+
+float IntegerDot(const WeightLayout& w, const uint8_t* codes, const float* scales, const QuantizedGroup* x) {
+  float partial[kPartials] = {};
+  for (int64_t g = 0; g < w.groups; ++g) {
+    int32_t s = x[g].minus_zero[static_cast<int>(w.zero)];
+    for (int64_t k = 0; k < kGroupSize; ++k) s += codes[g * kGroupSize + k] * x[g].q[k];
+    const float scale = w.has_group_scales ? scales[g] * x[g].scale : x[g].scale;
+    partial[g % kPartials] = std::fma(static_cast<float>(s), scale, partial[g % kPartials]);
+  }
+  return Tree(partial);
 }
 
 void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
@@ -67,15 +70,9 @@ void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, c
 }
 
 float FloatDot(const float* w, const float* x, int64_t cols) {
-  float partial[kFloatLanes] = {};
-  for (int64_t c = 0; c < (cols + kFloatLanes - 1) / kFloatLanes * kFloatLanes; ++c) {
-    const bool inside = c < cols;
-    partial[c % kFloatLanes] = std::fma(inside ? w[c] : 0.0f, inside ? x[c] : 0.0f, partial[c % kFloatLanes]);
-  }
-  for (int64_t width = kFloatLanes / 2; width > 0; width /= 2) {
-    for (int64_t p = 0; p < width; ++p) partial[p] += partial[p + width];
-  }
-  return partial[0];
+  float partial[kPartials] = {};
+  for (int64_t c = 0; c < cols; ++c) partial[c % kPartials] = std::fma(w[c], x[c], partial[c % kPartials]);
+  return Tree(partial);
 }
 
 void FloatProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
@@ -87,6 +84,9 @@ void FloatProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, con
       out[i * out_stride + r] = FloatDot(row, x.x + x.Row(i) * x.x_stride, w.cols);
   }
 }
+
+int64_t ArrangedBytes(const WeightLayout&, int64_t) { return 0; }
+void Arrange(const WeightLayout&, const TokenRows&, int64_t, int64_t, std::byte*) {}
 
 int64_t ScratchBytes(const WeightLayout& w, int64_t, bool is_exact) {
   return is_exact ? 4 * w.cols : w.groups * (kGroupSize + 4);
@@ -103,6 +103,8 @@ const KernelTable kReferenceTable = {
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct,
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct},
     .exact = FloatProduct,
+    .arranged_bytes = ArrangedBytes,
+    .arrange = Arrange,
     .scratch_bytes = ScratchBytes,
     .row_grain = RowGrain,
 };

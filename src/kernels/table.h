@@ -3,11 +3,12 @@
 // include this.
 //
 // The arithmetic that every table reproduces bit for bit:
-//   integer  G = groups of 32 columns, rounded up to a multiple of 4 with groups of zeros.
-//            s_g = sum over the group of (code - zero_point) * q, an exact integer;
-//            a_p = fma(float(s_g), weight_scale_g * x_scale_g, a_p) for g = p, p + 4, ... ascending, p < 4
+//   integer  for each group g of 32 columns: s_g = sum over the group of (code - zero_point) * q, an exact
+//   integer;
+//            a_p = fma(float(s_g), weight_scale_g * x_scale_g, a_p) for g = p, p + 16, ... ascending, p < 16
 //                  (x_scale_g alone where the encoding has no group scales);
-//            y   = (a_0 + a_1) + (a_2 + a_3), times the row's scale where the encoding has one.
+//            then a_p += a_{p+8} (p < 8), a_p += a_{p+4} (p < 4), a_p += a_{p+2} (p < 2), y = a_0 + a_1,
+//            times the row's scale where the encoding has one.
 //   float    columns rounded up to a multiple of 16 with zeros; a_p = fma(w_c, x_c, a_p) for c = p, p + 16,
 //   ...,
 //            then a_p += a_{p+8} (p < 8), a_p += a_{p+4} (p < 4), a_p += a_{p+2} (p < 2), y = a_0 + a_1.
@@ -25,9 +26,9 @@ namespace cmforge {
 struct TensorView;
 struct Encoding;
 
-inline constexpr int64_t kGroupSize = 32;   // columns that share an activation scale
-inline constexpr int64_t kPhases = 4;       // partial sums of an integer product
-inline constexpr int64_t kFloatLanes = 16;  // partial sums of a float product
+inline constexpr int64_t kGroupSize = 32;  // columns that share an activation scale
+inline constexpr int64_t kPartials = 16;   // partial sums of a product
+inline constexpr int64_t kGroupPad = 4;    // a quantized row has groups of zeros up to a multiple of this
 
 /// What the unsigned codes of an unpacked row are counted from.
 enum class ZeroPoint : uint8_t { k8, k127, k128 };
@@ -80,9 +81,11 @@ struct TokenRows {
   const float* x = nullptr;  // [tokens, x_stride]
   int64_t x_stride = 0;
   const QuantizedGroup* groups = nullptr;  // [tokens, groups_stride], null for float products
-  int64_t groups_stride = 0;               // ceil(cols / 32) rounded up to a multiple of kPhases
+  int64_t groups_stride = 0;               // a multiple of kGroupPad
   const int32_t* index = nullptr;
   int64_t count = 0;
+  const std::byte* arranged = nullptr;  // what KernelTable::arrange made of these tokens, or null
+  bool wants_prefetch = false;          // WantsPrefetch()
 
   [[nodiscard]] int64_t Row(int64_t i) const { return index != nullptr ? index[i] : i; }
 };
@@ -102,6 +105,10 @@ struct KernelTable {
   QuantizeFn quantize;
   ProductFn integer[kCmfDTypeCount];  // by dtype; null where the encoding has no integer form
   ProductFn exact;                    // any dtype
+  /// Some products read few tokens in an order of their own, which is made once for all their tasks: its
+  /// size, 0 when the product reads the groups, and the making into 64-byte aligned memory.
+  int64_t (*arranged_bytes)(const WeightLayout& w, int64_t tokens);
+  void (*arrange)(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out);
   /// Scratch that one task needs, and the number of rows that tasks are multiples of.
   int64_t (*scratch_bytes)(const WeightLayout& w, int64_t tokens, bool is_exact);
   int64_t (*row_grain)(const WeightLayout& w, int64_t tokens, bool is_exact);

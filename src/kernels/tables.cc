@@ -7,12 +7,20 @@ namespace cmforge {
 
 const KernelTable& TableOf(Isa isa) {
   switch (isa) {
-    case Isa::kReference: return kReferenceTable;
+    case Isa::kReference:
+      return kReferenceTable;
 #if defined(__x86_64__)
-    case Isa::kAvx512: return kAvx512Table;
-    case Isa::kAvx2: return kReferenceTable;
+    case Isa::kAvx512:
+      return kAvx512Table;
+    case Isa::kAvx2:
+      return kAvx2Table;
 #endif
-    default: break;
+#if defined(__aarch64__)
+    case Isa::kNeon:
+      return kNeonTable;
+#endif
+    default:
+      break;
   }
   assert(false && "a table that does not run here");
   return kReferenceTable;

@@ -6,13 +6,12 @@
 
 #include "kernels/table.h"
 
+#ifndef CMFORGE_INLINE
 #define CMFORGE_INLINE inline __attribute__((always_inline))
+#endif
 
 namespace cmforge {
 namespace {
-
-constexpr int64_t kBlockGroups = 4;                           // one group per phase
-constexpr int64_t kBlockColumns = kBlockGroups * kGroupSize;  // 128
 
 /// The low n bytes of a vector, n clamped to [0, 64].
 CMFORGE_INLINE __mmask64 LowBytes(int64_t n) {
@@ -50,14 +49,15 @@ CMFORGE_INLINE __m512i SumFours(__m512i a, __m512i b, __m512i c, __m512i d) {
   return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
 }
 
-/// The four phases of four rows (lane 4 * phase + row) summed as table.h orders.
-CMFORGE_INLINE __m128 SumPhases(__m512 a) {
-  const __m256 low = _mm512_castps512_ps256(a), high = _mm512_extractf32x8_ps(a, 1);
-  return _mm_add_ps(_mm_add_ps(_mm256_castps256_ps128(low), _mm256_extractf128_ps(low, 1)),
-                    _mm_add_ps(_mm256_castps256_ps128(high), _mm256_extractf128_ps(high, 1)));
+CMFORGE_INLINE float HalfAt(const std::byte* at) {
+  uint16_t half;
+  __builtin_memcpy(&half, at, 2);
+  return _cvtsh_ss(half);
 }
 
-CMFORGE_INLINE __m512 HalvesToFloats(__m256i halves) { return _mm512_cvtph_ps(halves); }
+struct Bytes64 {
+  uint8_t at[64];
+};
 
 }  // namespace
 }  // namespace cmforge

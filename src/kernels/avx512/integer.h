@@ -21,6 +21,9 @@ CMFORGE_PRODUCT(Q1tProduct);
 CMFORGE_PRODUCT(VbitProduct);
 CMFORGE_PRODUCT(FloatProduct);
 
+int64_t ArrangedBytes(const WeightLayout& w, int64_t tokens);
+void Arrange(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out);
+
 int64_t FloatScratchBytes(const WeightLayout& w);
 
 void QuantizeRow(const float* x, const std::byte* columns, int64_t cols, int64_t groups, QuantizedGroup* out);
@@ -32,42 +35,53 @@ namespace {
 // From this many tokens on, unpacking into a panel costs less than it saves.
 constexpr int64_t kPanelTokens = 8;
 
-constexpr int64_t IntegerScratchBytes(int64_t groups, int64_t tokens) {
-  const int64_t steps = InputSteps(groups);
-  if (tokens < kPanelTokens)
-    return tokens * steps * static_cast<int64_t>(sizeof(StepInput)) + 4 * OwnFloats(groups);
-  return PanelScratchBytes(groups);
+/// How an encoding reads its input.
+struct Arrangement {
+  bool is_interleaved;
+  int32_t zero;  // by row: 1
+};
+constexpr Arrangement ArrangementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4Block:
+    case DType::kQ4Tiled:
+    case DType::kQ4tp:
+      return {true, 8};
+    case DType::kQ2tp:
+      return {false, 3};
+    case DType::kQ8Row:
+    case DType::kQ8TwoField:
+      return {false, 128};
+    default:
+      return {false, 1};
+  }
 }
 
-template <class Encoding>
+template <DType kDType, class Encoding>
 void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
                     int64_t out_stride, std::byte* scratch) {
+  static_assert(ArrangementOf(kDType).is_interleaved == Encoding::kIsInterleaved);
+  static_assert(ArrangementOf(kDType).zero == (Encoding::kZero == kZeroByRow ? 1 : Encoding::kZero));
   if (x.count < kPanelTokens) {
-    RowsProduct<Encoding>(w, row_begin, row_end, x, out, out_stride, scratch);
+    RowsProduct<Encoding>(w, row_begin, row_end, x, out, out_stride);
   } else {
     PanelsProduct<Encoding>(w, row_begin, row_end, x, out, out_stride, scratch);
   }
 }
 
-CMFORGE_INLINE void PrefetchLine(const std::byte* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-}
-
-/// Four rows whose codes lie at a fixed stride. Rows are short against a memory page and the prefetchers
-/// restart at each, so while four rows are read, the lines of later rows are asked for: about this many bytes
-/// ahead.
-class PlainRows {
+/// A row of codes at a fixed stride, kBytes a unit.
+template <int64_t kBytes>
+class PlainRow {
  public:
-  PlainRows(const WeightLayout& w, const int64_t (&rows)[4]) {
-    for (int r = 0; r < 4; ++r) row_[r] = w.codes + rows[r] * w.code_stride;
-    const int64_t four = 4 * w.code_stride;
-    ahead_ = (kPrefetchBytes + four - 1) / four * four;
-  }
+  explicit PlainRow(const WeightLayout& w) : w_(w) {}
+
+  void Begin(int64_t, int64_t) {}
+  CMFORGE_INLINE void SetRow(int64_t row) { row_ = w_.codes + row * w_.code_stride; }
+  static constexpr int64_t unit_bytes() { return kBytes; }
+  CMFORGE_INLINE const std::byte* At(int64_t unit) const { return row_ + unit * kBytes; }
 
  protected:
-  static constexpr int64_t kPrefetchBytes = 4096;
-  const std::byte* row_[4];
-  int64_t ahead_;
+  const WeightLayout& w_;
+  const std::byte* row_ = nullptr;
 };
 
 }  // namespace

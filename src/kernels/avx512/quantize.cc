@@ -30,7 +30,7 @@ CMFORGE_INLINE __m128i SumOfEach(__m512i a, __m512i b, __m512i c, __m512i d) {
 void QuantizeRow(const float* x, const std::byte* columns, int64_t cols, int64_t groups,
                  QuantizedGroup* out) {
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-  for (int64_t g = 0; g < groups; g += kBlockGroups) {
+  for (int64_t g = 0; g < groups; g += kGroupPad) {
     __m512 low[4], high[4];
     __m512i max[4];
     for (int i = 0; i < 4; ++i) {

@@ -1,25 +1,30 @@
-// Few tokens: weights stream by once, four rows at a time, 128 columns (four groups, one per phase) a step.
+// Few tokens: weights stream by once. A task's rows are cut into four ranges that advance together, a unit of
+// each in turn: four ascending streams keep more cache lines under way than one does, since prefetchers follow
+// each stream only to the end of its page (Emerald Rapids, one core, 4 KiB pages: one stream 13.1 GB/s, four
+// 15.5; on 2 MiB pages 16.4 and 16.5).
 //
-// An encoding is a class, made for four rows, that gives for each step two vectors of unsigned codes per row
-// with 16 codes of each group in the group's 128-bit lane (its first and second half, or its even and odd
-// elements), and the 16 scales in lanes 4 * group + row. Two integer dot products per row then leave four
-// words per group, three rounds of unpack-and-add turn four rows' words into 16 group sums, and one convert
-// and one fused multiply- add finish 512 weights: 2.5 of these vector operations per 64 weights beside
-// unpacking the codes.
+// A unit is 512 columns: 16 groups, one for each partial sum. An encoding gives for each of a unit's four
+// steps (four groups) two vectors of unsigned codes with 16 codes of each group in the group's 128-bit lane
+// (its first and second half, or its even and odd elements), and the unit's 16 group scales. Two integer dot
+// products a step leave four words per group; three rounds of unpack-and-add turn a unit's words into its 16
+// group sums, in lanes 4 * (group % 4) + group / 4 ("unit order"); one convert and one fused multiply-add
+// finish 512 weights.
 //
-//   struct Encoding {
-//     static constexpr bool kIsInterleaved;     // even/odd elements instead of halves
+//   class Encoding {                             // made once a task
+//     static constexpr bool kIsInterleaved;      // even/odd elements instead of halves
 //     static constexpr bool kHasGroupScales;
-//     static constexpr int32_t kZero;           // of its codes; kZeroByRow: RowZero(r) says
-//     Encoding(const WeightLayout& w, const int64_t (&rows)[4], float* scratch);  // OwnFloats(groups) floats
-//     int64_t full_steps() const;
-//     template <bool kIsTail> void Codes(int r, int64_t block, __m512i& first, __m512i& second) const;
-//     template <bool kIsTail> __m512 Scales(int64_t block) const;
-//     void Prefetch(int r, int64_t block) const;
-//     __m512i MinusZero(__m512i minus_sum) const;  // kZeroByRow: lane 4 * group + row, times the row's zero
+//     static constexpr bool kPrefetches;         // rows do not lie on cache lines
+//     static constexpr int32_t kZero;            // of its codes; kZeroByRow: row_zero() says
+//     explicit Encoding(const WeightLayout& w);
+//     void Begin(int64_t row, int64_t rows);     // these rows follow, at most kRowsAtOnce; may prepare them
+//     void SetRow(int64_t row);
+//     int64_t unit_bytes() const;
+//     const std::byte* At(int64_t unit) const;   // the unit's codes
+//     void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const;
+//     __m512 Scales(const std::byte* at, int64_t unit) const;   // unit order
 //   };
-// A tail step has fewer than four groups: it reads nothing outside the row's bytes and its missing scales are
-// 0.
+// The last unit of a row may be partial: then what follows the row is read too, and meets zero activations.
+// At the end of the payload it is read from a copy instead.
 #pragma once
 
 #include "kernels/avx512/common.h"
@@ -27,143 +32,177 @@
 namespace cmforge {
 namespace {
 
-constexpr int64_t kTokenTile = 4;   // tokens that share one unpacking
+constexpr int64_t kStreams = 4;
+constexpr int64_t kTokenTile = 4;  // tokens that share one unpacking
+constexpr int64_t kRowsAtOnce = 32;
+constexpr int64_t kUnitSteps = 4, kStepGroups = 4, kUnitGroups = 16, kUnitColumns = 512;
+constexpr int64_t kUnitBytesMax = 512;
 constexpr int32_t kZeroByRow = -1;  // as Encoding::kZero
 
-/// Floats of scratch an encoding may use for its four rows: a scale for every group, in whole vectors of
-/// groups.
-constexpr int64_t OwnFloats(int64_t groups) { return (groups + 15) / 16 * 16 * 4; }
-
-/// One step's activations, arranged for the encoding: 256 bytes that are read in order.
-struct alignas(64) StepInput {
-  int8_t first[64], second[64];  // lane of the group: the 16 elements that match Codes()
-  float scale[16];               // lane 4 * group + row
-  int32_t minus_zero[16];        // -kZero * sum
+/// One unit's activations, arranged for the encoding.
+struct alignas(64) UnitInput {
+  struct {
+    int8_t first[64], second[64];  // lane of the group: the 16 elements that match Codes()
+  } step[kUnitSteps];
+  float scale[kUnitGroups];         // unit order
+  int32_t minus_zero[kUnitGroups];  // unit order, -kZero * sum
 };
 
-template <class Encoding>
-CMFORGE_INLINE void ArrangeInput(const QuantizedGroup* groups, int64_t steps, StepInput* out) {
-  for (int64_t b = 0; b < steps; ++b, groups += kBlockGroups, ++out) {
-    const __m128i low[4] = {_mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[0].q)),
-                            _mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[1].q)),
-                            _mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[2].q)),
-                            _mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[3].q))};
-    const __m128i high[4] = {_mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[0].q + 16)),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[1].q + 16)),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[2].q + 16)),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(groups[3].q + 16))};
-    const __m128i even_odd = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-    for (int g = 0; g < 4; ++g) {
-      __m128i first = low[g], second = high[g];
-      if constexpr (Encoding::kIsInterleaved) {
-        const __m128i a = _mm_shuffle_epi8(low[g], even_odd), b8 = _mm_shuffle_epi8(high[g], even_odd);
-        first = _mm_unpacklo_epi64(a, b8);
-        second = _mm_unpackhi_epi64(a, b8);
-      }
-      _mm_store_si128(reinterpret_cast<__m128i*>(out->first + 16 * g), first);
-      _mm_store_si128(reinterpret_cast<__m128i*>(out->second + 16 * g), second);
-      _mm_store_ps(out->scale + 4 * g, _mm_set1_ps(groups[g].scale));
-      constexpr int32_t kZero = Encoding::kZero == kZeroByRow ? 1 : Encoding::kZero;
-      const int32_t minus_zero = groups[g].minus_zero[static_cast<int>(ZeroPoint::k8)] / 8 * kZero;
-      _mm_store_si128(reinterpret_cast<__m128i*>(out->minus_zero + 4 * g), _mm_set1_epi32(minus_zero));
-    }
-  }
+constexpr int64_t UnitsOf(int64_t groups) { return (groups + kUnitGroups - 1) / kUnitGroups; }
+
+// Ranges that advance together are prefetched by hand where loads straddle cache lines, which confuses the
+// processor's prefetchers, and everywhere on Intel's (Emerald Rapids, one core, from memory: q8_row 12.0 GB/s
+// without, 14.5 with). On Zen 4 prefetching whole lines that are read in order costs a fifth.
+constexpr int64_t kPrefetchAhead = 1024;
+CMFORGE_INLINE void PrefetchLine(const std::byte* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+}
+CMFORGE_INLINE void Prefetch(const std::byte* at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) PrefetchLine(at + i);
 }
 
-template <class Encoding, int kTokens, bool kIsTail>
-CMFORGE_INLINE void Step(const Encoding& rows, int64_t block, const StepInput* const (&x)[kTokens],
-                         __m512 (&sums)[kTokens]) {
-  __m512i first[4], second[4];
-  for (int r = 0; r < 4; ++r) rows.template Codes<kIsTail>(r, block, first[r], second[r]);
+/// Where to read a partial unit from: in place, or from `copy` where the payload ends before the unit does.
+template <class Encoding>
+CMFORGE_INLINE const std::byte* PartialUnitAt(const Encoding& row, const WeightLayout& w, int64_t unit,
+                                              std::byte* copy) {
+  const std::byte* at = row.At(unit);
+  const int64_t left = w.end - at, wanted = row.unit_bytes();
+  if (wanted <= left) return at;
+  for (int64_t i = 0; i < wanted; i += 64)
+    _mm512_storeu_si512(copy + i, LoadBytes(at + i, LowBytes(left - i)));
+  return copy;
+}
+
+/// The mask, in unit order, of the groups that a partial unit has.
+CMFORGE_INLINE __mmask16 GroupsOfUnit(const WeightLayout& w, int64_t unit) {
+  const __m512i group = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_cmplt_epi32_mask(group, _mm512_set1_epi32(static_cast<int>(w.groups - unit * kUnitGroups)));
+}
+
+/// Adds a unit to the partial sums (unit order) of each token.
+template <class Encoding, int kTokens, bool kIsFull>
+CMFORGE_INLINE void Unit(const Encoding& row, const WeightLayout& w, int64_t unit,
+                         const UnitInput* const (&x)[kTokens], __m512 (&partials)[kTokens]) {
+  alignas(64) std::byte copy[kIsFull ? 1 : kUnitBytesMax];
+  const std::byte* at = kIsFull ? row.At(unit) : PartialUnitAt(row, w, unit, copy);
+  __m512i first[kUnitSteps], second[kUnitSteps];
+  row.Codes(at, first, second);
   __m512 weight_scales = _mm512_setzero_ps();
-  if constexpr (Encoding::kHasGroupScales) weight_scales = rows.template Scales<kIsTail>(block);
+  if constexpr (Encoding::kHasGroupScales) {
+    weight_scales = row.Scales(at, unit);
+    if constexpr (!kIsFull) weight_scales = _mm512_maskz_mov_ps(GroupsOfUnit(w, unit), weight_scales);
+  }
   for (int t = 0; t < kTokens; ++t) {
-    const StepInput& in = x[t][block];
-    const __m512i x_first = _mm512_load_si512(in.first), x_second = _mm512_load_si512(in.second);
-    __m512i dots[4];
-    for (int r = 0; r < 4; ++r) {
-      dots[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), first[r], x_first), second[r],
-                                    x_second);
+    const UnitInput& in = x[t][unit];
+    __m512i dots[kUnitSteps];
+    for (int s = 0; s < kUnitSteps; ++s) {
+      dots[s] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), first[s], _mm512_load_si512(in.step[s].first));
+      dots[s] = _mm512_dpbusd_epi32(dots[s], second[s], _mm512_load_si512(in.step[s].second));
     }
     __m512i minus_zero = _mm512_load_si512(in.minus_zero);
-    if constexpr (Encoding::kZero == kZeroByRow) minus_zero = rows.MinusZero(minus_zero);
-    const __m512i groups = _mm512_add_epi32(SumFours(dots[0], dots[1], dots[2], dots[3]), minus_zero);
+    if constexpr (Encoding::kZero == kZeroByRow) {
+      minus_zero = _mm512_mullo_epi32(minus_zero, _mm512_set1_epi32(row.row_zero()));
+    }
+    const __m512i sums = _mm512_add_epi32(SumFours(dots[0], dots[1], dots[2], dots[3]), minus_zero);
     __m512 scales = _mm512_load_ps(in.scale);
     if constexpr (Encoding::kHasGroupScales) scales = _mm512_mul_ps(weight_scales, scales);
-    sums[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(groups), scales, sums[t]);
+    partials[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), scales, partials[t]);
   }
 }
 
-template <class Encoding, int kTokens>
-CMFORGE_INLINE void FourRows(const Encoding& rows, int64_t groups, const StepInput* const (&x)[kTokens],
-                             __m128 (&sums)[kTokens]) {
-  __m512 phases[kTokens];
-  for (int t = 0; t < kTokens; ++t) phases[t] = _mm512_setzero_ps();
-  const int64_t full = rows.full_steps();
-  int64_t block = 0;
-  for (; block < full; ++block) {
-    for (int r = 0; r < 4; ++r) rows.Prefetch(r, block);
-    Step<Encoding, kTokens, false>(rows, block, x, phases);
-  }
-  if (block * kBlockGroups < groups) Step<Encoding, kTokens, true>(rows, block, x, phases);
-  for (int t = 0; t < kTokens; ++t) sums[t] = SumPhases(phases[t]);
+/// The tree of table.h over four rows' partial sums in unit order: partial 4 s + i is lane 4 i + s.
+CMFORGE_INLINE __m128 TreesOfUnitOrder(__m512 a, __m512 b, __m512 c, __m512 d) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));  // s and s + 2
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+  const __m512d ab_pairs = _mm512_castps_pd(ab), cd_pairs = _mm512_castps_pd(cd);
+  const __m512 rows = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab_pairs, cd_pairs)),  // s and s + 1
+                                    _mm512_castpd_ps(_mm512_unpackhi_pd(ab_pairs, cd_pairs)));
+  const __m256 half =
+      _mm256_add_ps(_mm512_castps512_ps256(rows), _mm512_extractf32x8_ps(rows, 1));  // i and i + 2
+  return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-constexpr int64_t InputSteps(int64_t groups) { return (groups + kBlockGroups - 1) / kBlockGroups; }
-
+/// One row of each of `streams` streams, a unit of each in turn: rows at[s].
 template <class Encoding, int kTokens>
-CMFORGE_INLINE void TokensOfRows(const Encoding& rows, const WeightLayout& w, int64_t row, int64_t count,
-                                 __m128 row_scales, const StepInput* x, int64_t token, float* out,
-                                 int64_t out_stride) {
-  const int64_t steps = InputSteps(w.groups);
-  const StepInput* inputs[kTokens];
-  for (int t = 0; t < kTokens; ++t) inputs[t] = x + (token + t) * steps;
-  __m128 sums[kTokens];
-  FourRows<Encoding, kTokens>(rows, w.groups, inputs, sums);
+CMFORGE_INLINE void TokensOfRows(Encoding* const (&stream)[kStreams], const int64_t (&at)[kStreams],
+                                 int64_t streams, const WeightLayout& w, const TokenRows& x, int64_t token,
+                                 float* out, int64_t out_stride) {
+  const int64_t units = UnitsOf(w.groups), full_units = w.cols / kUnitColumns;
+  const bool prefetches = Encoding::kPrefetches || x.wants_prefetch;
+  const UnitInput* inputs[kTokens];
   for (int t = 0; t < kTokens; ++t) {
-    if constexpr (!Encoding::kHasGroupScales) sums[t] = _mm_mul_ps(sums[t], row_scales);
-    _mm_mask_storeu_ps(out + (token + t) * out_stride + row, static_cast<__mmask8>((1 << count) - 1),
-                       sums[t]);
+    inputs[t] = reinterpret_cast<const UnitInput*>(x.arranged) + (token + t) * units;
+  }
+  __m512 partials[kStreams][kTokens];
+  for (int64_t s = 0; s < kStreams; ++s) {
+    for (int t = 0; t < kTokens; ++t) partials[s][t] = _mm512_setzero_ps();
+  }
+  for (int64_t unit = 0; unit < full_units; ++unit) {
+    for (int64_t s = 0; s < streams; ++s) {
+      const Encoding& row = *stream[s];
+      if (prefetches) Prefetch(row.At(unit) + kPrefetchAhead, row.unit_bytes());
+      Unit<Encoding, kTokens, true>(row, w, unit, inputs, partials[s]);
+    }
+  }
+  if (full_units < units) {
+    for (int64_t s = 0; s < streams; ++s)
+      Unit<Encoding, kTokens, false>(*stream[s], w, full_units, inputs, partials[s]);
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    alignas(16) float y[kStreams];
+    _mm_store_ps(y, TreesOfUnitOrder(partials[0][t], partials[1][t], partials[2][t], partials[3][t]));
+    for (int64_t s = 0; s < streams; ++s) {
+      if constexpr (!Encoding::kHasGroupScales) y[s] *= HalfAt(w.scales + 2 * at[s]);
+      out[(token + t) * out_stride + at[s]] = y[s];
+    }
   }
 }
 
 template <class Encoding>
-void RowsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
-                 int64_t out_stride, std::byte* scratch) {
-  auto* input = reinterpret_cast<StepInput*>(scratch);
-  const int64_t steps = InputSteps(w.groups);
-  for (int64_t i = 0; i < x.count; ++i) {
-    ArrangeInput<Encoding>(x.groups + x.Row(i) * x.groups_stride, steps, input + i * steps);
+CMFORGE_INLINE void AllTokensOfRows(Encoding* const (&stream)[kStreams], const int64_t (&at)[kStreams],
+                                    int64_t streams, const WeightLayout& w, const TokenRows& x, float* out,
+                                    int64_t out_stride) {
+  int64_t token = 0;
+  for (; token + kTokenTile <= x.count; token += kTokenTile) {
+    TokensOfRows<Encoding, kTokenTile>(stream, at, streams, w, x, token, out, out_stride);
   }
-  auto* own = reinterpret_cast<float*>(input + x.count * steps);
-  for (int64_t row = row_begin; row < row_end; row += 4) {
-    const int64_t count = row_end - row < 4 ? row_end - row : 4;
-    int64_t four[4];
-    for (int r = 0; r < 4; ++r) four[r] = row + (r < count ? r : count - 1);
-    const Encoding rows(w, four, own);
-    __m128 row_scales = _mm_setzero_ps();
-    if constexpr (!Encoding::kHasGroupScales) {
-      const __m128i halves =
-          _mm_maskz_loadu_epi16(static_cast<__mmask8>((1 << count) - 1), w.scales + 2 * row);
-      row_scales = _mm_cvtph_ps(halves);
+  switch (x.count - token) {
+    case 3:
+      TokensOfRows<Encoding, 3>(stream, at, streams, w, x, token, out, out_stride);
+      break;
+    case 2:
+      TokensOfRows<Encoding, 2>(stream, at, streams, w, x, token, out, out_stride);
+      break;
+    case 1:
+      TokensOfRows<Encoding, 1>(stream, at, streams, w, x, token, out, out_stride);
+      break;
+    default:
+      break;
+  }
+}
+
+/// The task's rows in kStreams ranges that advance together.
+template <class Encoding>
+void RowsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
+                 int64_t out_stride) {
+  Encoding made[kStreams] = {Encoding(w), Encoding(w), Encoding(w), Encoding(w)};
+  const int64_t count = row_end - row_begin;
+  const auto begin_of = [&](int64_t s) { return row_begin + count * s / kStreams; };
+  for (int64_t i = 0; begin_of(0) + i < row_end; ++i) {
+    Encoding* stream[kStreams];
+    int64_t at[kStreams];
+    int64_t streams = 0;
+    for (int64_t s = 0; s < kStreams; ++s) {
+      const int64_t begin = begin_of(s), left = begin_of(s + 1) - begin - i;
+      if (left <= 0) continue;
+      Encoding& own = made[s];
+      if (i % kRowsAtOnce == 0) own.Begin(begin + i, left < kRowsAtOnce ? left : kRowsAtOnce);
+      own.SetRow(begin + i);
+      stream[streams] = &own;
+      at[streams++] = begin + i;
     }
-    int64_t token = 0;
-    for (; token + kTokenTile <= x.count; token += kTokenTile) {
-      TokensOfRows<Encoding, kTokenTile>(rows, w, row, count, row_scales, input, token, out, out_stride);
-    }
-    switch (x.count - token) {
-      case 3:
-        TokensOfRows<Encoding, 3>(rows, w, row, count, row_scales, input, token, out, out_stride);
-        break;
-      case 2:
-        TokensOfRows<Encoding, 2>(rows, w, row, count, row_scales, input, token, out, out_stride);
-        break;
-      case 1:
-        TokensOfRows<Encoding, 1>(rows, w, row, count, row_scales, input, token, out, out_stride);
-        break;
-      default:
-        break;
-    }
+    if (streams == 0) break;
+    AllTokensOfRows(stream, at, streams, w, x, out, out_stride);
   }
 }
 

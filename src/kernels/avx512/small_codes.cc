@@ -6,113 +6,105 @@
 namespace cmforge {
 namespace {
 
-// What each row's class below has in common: `kStep` bytes a step of four groups.
-template <int64_t kStep>
-class SmallCodes : public PlainRows {
+// Tiles of [f16 scale][4 bytes of bits], 24 bytes a step; codes 0 and 2.
+class Q1 : public PlainRow<96> {
  public:
   static constexpr bool kIsInterleaved = false;
   static constexpr bool kHasGroupScales = true;
-
-  SmallCodes(const WeightLayout& w, const int64_t (&rows)[4])
-      : PlainRows(w, rows), full_(w.groups / 4), tail_bytes_(w.groups % 4 * (kStep / 4)) {}
-
-  [[nodiscard]] int64_t full_steps() const { return full_; }
-  CMFORGE_INLINE void Prefetch(int r, int64_t block) const { PrefetchLine(row_[r] + ahead_ + block * kStep); }
-
- protected:
-  template <bool kIsTail>
-  CMFORGE_INLINE __m512i Load(int r, int64_t block) const {
-    return LoadBytes(row_[r] + block * kStep, LowBytes(kIsTail ? tail_bytes_ : kStep));
-  }
-
-  int64_t full_, tail_bytes_;
-};
-
-// Tiles of [f16 scale][4 bytes of bits]; codes 0 and 2.
-class Q1 : public SmallCodes<24> {
- public:
+  static constexpr bool kPrefetches = true;
   static constexpr int32_t kZero = 1;
 
-  Q1(const WeightLayout& w, const int64_t (&rows)[4], float*) : SmallCodes(w, rows) {}
+  using PlainRow::PlainRow;
 
-  template <bool kIsTail>
-  CMFORGE_INLINE void Codes(int r, int64_t block, __m512i& first, __m512i& second) const {
+  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
     alignas(64) static constexpr Bytes64 kPlace = [] {  // eight weights: their byte, eight times
       Bytes64 place{};
       for (int i = 0; i < 64; ++i) place.at[i] = static_cast<uint8_t>(6 * (i / 16) + 2 + i / 8 % 2);
       return place;
     }();
-    const __m512i bytes = Load<kIsTail>(r, block), place = _mm512_load_si512(kPlace.at);
     const __m512i shifts = _mm512_set1_epi64(0x060504030201003F), bit = _mm512_set1_epi8(2);
-    const __m512i low = _mm512_permutexvar_epi8(place, bytes);
-    const __m512i high = _mm512_permutexvar_epi8(_mm512_add_epi8(place, bit), bytes);
-    first = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, low), bit);
-    second = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, high), bit);
+    // Steps 0 and 1 lie in the first 64 bytes, steps 2 and 3 in the last 64 of the unit's 96.
+    const __m512i halves[2] = {LoadBytes(at), LoadBytes(at + 32)};
+    for (int s = 0; s < 4; ++s) {
+      const int skip = 24 * s - 32 * (s / 2);
+      const __m512i place =
+          _mm512_add_epi8(_mm512_load_si512(kPlace.at), _mm512_set1_epi8(static_cast<char>(skip)));
+      const __m512i low = _mm512_permutexvar_epi8(place, halves[s / 2]);
+      const __m512i high = _mm512_permutexvar_epi8(_mm512_add_epi8(place, bit), halves[s / 2]);
+      first[s] = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, low), bit);
+      second[s] = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, high), bit);
+    }
   }
 
-  template <bool kIsTail>
-  CMFORGE_INLINE __m512 Scales(int64_t block) const {
-    return TileScales<kIsTail, 6>(row_, block * 24, tail_bytes_);
-  }
+  CMFORGE_INLINE __m512 Scales(const std::byte* at, int64_t) const { return TileScales<6>(at); }
 };
 
 // Eight bytes a group, codes 0, 2, 4, 6 from 1.5 times two; ladder scales.
-class Q2tp : public SmallCodes<32> {
+class Q2tp : public PlainRow<128> {
  public:
+  static constexpr bool kIsInterleaved = false;
+  static constexpr bool kHasGroupScales = true;
+  static constexpr bool kPrefetches = false;
   static constexpr int32_t kZero = 3;
 
-  Q2tp(const WeightLayout& w, const int64_t (&rows)[4], float* scales)
-      : SmallCodes(w, rows), scales_(scales) {
-    LadderScales<true>(w, rows, scales);
+  explicit Q2tp(const WeightLayout& w) : PlainRow(w), ladders_(w) {}
+
+  CMFORGE_INLINE void Begin(int64_t row, int64_t rows) { ladders_.Begin(row, rows); }
+  CMFORGE_INLINE void SetRow(int64_t row) {
+    PlainRow::SetRow(row);
+    ladders_.SetRow(row);
   }
 
-  template <bool kIsTail>
-  CMFORGE_INLINE void Codes(int r, int64_t block, __m512i& first, __m512i& second) const {
+  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
     alignas(64) static constexpr Bytes64 kPlace = [] {  // eight weights: their two bytes, four times
       Bytes64 place{};
       for (int i = 0; i < 64; ++i) place.at[i] = static_cast<uint8_t>(8 * (i / 16) + 2 * (i / 8 % 2) + i % 2);
       return place;
     }();
-    const __m512i bytes = Load<kIsTail>(r, block), place = _mm512_load_si512(kPlace.at);
     const __m512i shifts = _mm512_set1_epi64(0x0D0B09070503013F), pair = _mm512_set1_epi8(6);
-    const __m512i low = _mm512_permutexvar_epi8(place, bytes);
-    const __m512i high = _mm512_permutexvar_epi8(_mm512_add_epi8(place, _mm512_set1_epi8(4)), bytes);
-    first = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, low), pair);
-    second = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, high), pair);
+    const __m512i place = _mm512_load_si512(kPlace.at);
+    for (int s = 0; s < 4; ++s) {
+      const __m512i bytes =
+          _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + 32 * s)));
+      const __m512i low = _mm512_permutexvar_epi8(place, bytes);
+      const __m512i high = _mm512_permutexvar_epi8(_mm512_add_epi8(place, _mm512_set1_epi8(4)), bytes);
+      first[s] = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, low), pair);
+      second[s] = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, high), pair);
+    }
   }
 
-  template <bool kIsTail>
-  CMFORGE_INLINE __m512 Scales(int64_t block) const {
-    return _mm512_load_ps(scales_ + 16 * block);
-  }
+  CMFORGE_INLINE __m512 Scales(const std::byte*, int64_t unit) const { return ladders_.Scales(unit); }
 
  private:
-  const float* scales_;
+  Ladders<true> ladders_;
 };
 
-// Tiles of [f16 scale][7 bytes of five base-3 digits]. Digit i of v is floor(3 frac(v / 3^(i+1))): the
-// fraction comes as the low 16 bits of v * ceil(2^16 / 3^(i+1)), too great by less than 1/243, so the floor
-// is right.
-class Q1t : public SmallCodes<36> {
+// Tiles of [f16 scale][7 bytes of five base-3 digits], 36 bytes a step. Digit i of v is floor(3 frac(v /
+// 3^(i+1))): the fraction comes as the low 16 bits of v * ceil(2^16 / 3^(i+1)), too great by less than 1/243,
+// so the floor is right.
+class Q1t : public PlainRow<144> {
  public:
+  static constexpr bool kIsInterleaved = false;
+  static constexpr bool kHasGroupScales = true;
+  static constexpr bool kPrefetches = true;
   static constexpr int32_t kZero = 1;
 
-  Q1t(const WeightLayout& w, const int64_t (&rows)[4], float*) : SmallCodes(w, rows) {}
+  using PlainRow::PlainRow;
 
-  template <bool kIsTail>
-  CMFORGE_INLINE void Codes(int r, int64_t block, __m512i& first, __m512i& second) const {
-    const __m512i bytes = Load<kIsTail>(r, block);
+  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
     // Digits 0, 1, 2 stand for 0, +1, -1.
     const __m512i of_digit =
         _mm512_broadcast_i32x4(_mm_setr_epi8(1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
-    first = _mm512_shuffle_epi8(of_digit, _mm512_packus_epi16(Digits<0>(bytes), Digits<8>(bytes)));
-    second = _mm512_shuffle_epi8(of_digit, _mm512_packus_epi16(Digits<16>(bytes), Digits<24>(bytes)));
+    for (int s = 0; s < 4; ++s) {
+      // The last step is the end of a vector that begins earlier, so that nothing behind the unit is read.
+      const __m512i bytes =
+          s < 3 ? LoadBytes(at + 36 * s) : _mm512_maskz_compress_epi32(0xFF80, LoadBytes(at + 36 * s - 28));
+      first[s] = _mm512_shuffle_epi8(of_digit, _mm512_packus_epi16(Digits<0>(bytes), Digits<8>(bytes)));
+      second[s] = _mm512_shuffle_epi8(of_digit, _mm512_packus_epi16(Digits<16>(bytes), Digits<24>(bytes)));
+    }
   }
 
-  template <bool kIsTail>
-  CMFORGE_INLINE __m512 Scales(int64_t block) const {
-    return TileScales<kIsTail, 9>(row_, block * 36, tail_bytes_);
-  }
+  CMFORGE_INLINE __m512 Scales(const std::byte* at, int64_t) const { return TileScales<9>(at); }
 
  private:
   struct Words32 {
@@ -121,7 +113,7 @@ class Q1t : public SmallCodes<36> {
 
   /// Eight weights of each group from kFirst on, as 16-bit words in the group's lane.
   template <int kFirst>
-  CMFORGE_INLINE __m512i Digits(__m512i bytes) const {
+  static CMFORGE_INLINE __m512i Digits(__m512i bytes) {
     alignas(64) static constexpr Bytes64 kPlace = [] {
       Bytes64 place{};
       for (int i = 0; i < 64; ++i)
@@ -143,12 +135,14 @@ class Q1t : public SmallCodes<36> {
 
 }  // namespace
 
-CMFORGE_PRODUCT(avx512::Q1Product) { IntegerProduct<Q1>(w, row_begin, row_end, x, out, out_stride, scratch); }
+CMFORGE_PRODUCT(avx512::Q1Product) {
+  IntegerProduct<DType::kQ1, Q1>(w, row_begin, row_end, x, out, out_stride, scratch);
+}
 CMFORGE_PRODUCT(avx512::Q1tProduct) {
-  IntegerProduct<Q1t>(w, row_begin, row_end, x, out, out_stride, scratch);
+  IntegerProduct<DType::kQ1t, Q1t>(w, row_begin, row_end, x, out, out_stride, scratch);
 }
 CMFORGE_PRODUCT(avx512::Q2tpProduct) {
-  IntegerProduct<Q2tp>(w, row_begin, row_end, x, out, out_stride, scratch);
+  IntegerProduct<DType::kQ2tp, Q2tp>(w, row_begin, row_end, x, out, out_stride, scratch);
 }
 
 }  // namespace cmforge

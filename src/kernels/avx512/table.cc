@@ -5,11 +5,12 @@ namespace cmforge {
 namespace {
 
 int64_t ScratchBytes(const WeightLayout& w, int64_t tokens, bool is_exact) {
-  return is_exact ? avx512::FloatScratchBytes(w) : IntegerScratchBytes(w.groups, tokens);
+  return is_exact ? avx512::FloatScratchBytes(w) : tokens < kPanelTokens ? 0 : PanelScratchBytes(w.groups);
 }
 
 int64_t RowGrain(const WeightLayout&, int64_t tokens, bool is_exact) {
-  return is_exact || tokens < kPanelTokens ? 4 : kPanelRows;
+  if (is_exact) return 4;
+  return tokens < kPanelTokens ? 1 : kPanelRows;
 }
 
 }  // namespace
@@ -22,6 +23,8 @@ const KernelTable kAvx512Table = {
                 avx512::Q1Product, avx512::Q1Product, avx512::Q1tProduct, avx512::Q4tpProduct,
                 avx512::Q2tpProduct},
     .exact = avx512::FloatProduct,
+    .arranged_bytes = avx512::ArrangedBytes,
+    .arrange = avx512::Arrange,
     .scratch_bytes = ScratchBytes,
     .row_grain = RowGrain,
 };

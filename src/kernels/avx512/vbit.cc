@@ -29,69 +29,56 @@ class Vbit {
  public:
   static constexpr bool kIsInterleaved = false;
   static constexpr bool kHasGroupScales = true;
+  static constexpr bool kPrefetches = true;
   static constexpr int32_t kZero = kZeroByRow;
 
-  Vbit(const WeightLayout& w, const int64_t (&rows)[4], float* scales)
-      : full_(w.groups / 4), tail_groups_(w.groups % 4), scales_(scales) {
-    for (int r = 0; r < 4; ++r) {
-      row_[r] = w.codes + VbitRowOffset(w, rows[r]);
-      width_[r] = static_cast<int64_t>(w.widths[rows[r]]);
+  explicit Vbit(const WeightLayout& w) : w_(w) {}
+
+  void Begin(int64_t, int64_t) {}
+  CMFORGE_INLINE void SetRow(int64_t row) {
+    row_ = w_.codes + VbitRowOffset(w_, row);
+    scales_ = w_.scales + 2 * row * w_.groups;
+    width_ = static_cast<int64_t>(w_.widths[row]);
+    place_ = _mm512_load_si512(kTables.place[width_].at);
+    shifts_ = _mm512_set1_epi64(static_cast<int64_t>(kTables.shifts[width_]));
+    mask_ = _mm512_set1_epi8(static_cast<char>((1 << width_) - 1));
+  }
+  [[nodiscard]] int64_t unit_bytes() const { return 64 * width_; }
+  CMFORGE_INLINE const std::byte* At(int64_t unit) const { return row_ + unit * 64 * width_; }
+  [[nodiscard]] int32_t row_zero() const { return (1 << (width_ - 1)) - 1; }
+
+  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
+    const int64_t half = 8 * width_;  // bytes of two groups
+    const __mmask64 bytes = LowBytes(half);
+    for (int s = 0; s < 4; ++s) {
+      const __m512i a = Unpack(LoadBytes(at + 2 * s * half, bytes)),
+                    b = Unpack(LoadBytes(at + (2 * s + 1) * half, bytes));
+      first[s] = _mm512_shuffle_i32x4(a, b, 0x88);
+      second[s] = _mm512_shuffle_i32x4(a, b, 0xDD);
     }
-    const int64_t four = VbitRowOffset(w, rows[3] + 1) - VbitRowOffset(w, rows[0]);
-    ahead_ = (kPrefetchBytes + four - 1) / four * four;
-    PlaneScales(w, rows, scales);
   }
 
-  [[nodiscard]] int64_t full_steps() const { return full_; }
-
-  template <bool kIsTail>
-  CMFORGE_INLINE void Codes(int r, int64_t block, __m512i& first, __m512i& second) const {
-    const int64_t half = 8 * width_[r];  // bytes of two groups
-    const std::byte* at = row_[r] + 2 * half * block;
-    const int64_t tail_bytes = 4 * width_[r] * tail_groups_;
-    const __m512i a = Unpack(r, LoadBytes(at, LowBytes(kIsTail && tail_bytes < half ? tail_bytes : half)));
-    const __m512i b = Unpack(r, LoadBytes(at + half, LowBytes(kIsTail ? tail_bytes - half : half)));
-    first = _mm512_shuffle_i32x4(a, b, 0x88);
-    second = _mm512_shuffle_i32x4(a, b, 0xDD);
-  }
-
-  template <bool kIsTail>
-  CMFORGE_INLINE __m512 Scales(int64_t block) const {
-    return _mm512_load_ps(scales_ + 16 * block);
-  }
-
-  CMFORGE_INLINE void Prefetch(int r, int64_t block) const {
-    PrefetchLine(row_[r] + ahead_ + 16 * width_[r] * block);
-    PrefetchLine(row_[r] + ahead_ + 16 * width_[r] * block + 64);
-  }
-
-  [[nodiscard]] int32_t RowZero(int r) const { return (1 << (width_[r] - 1)) - 1; }
-
-  CMFORGE_INLINE __m512i MinusZero(__m512i minus_sum) const {
-    const __m128i zeros = _mm_setr_epi32(RowZero(0), RowZero(1), RowZero(2), RowZero(3));
-    return _mm512_mullo_epi32(minus_sum, _mm512_broadcast_i32x4(zeros));
+  CMFORGE_INLINE __m512 Scales(const std::byte*, int64_t unit) const {
+    return PlaneScales(w_, scales_, unit);
   }
 
  private:
-  CMFORGE_INLINE __m512i Unpack(int r, __m512i bytes) const {
-    const int64_t width = width_[r];
-    const __m512i words = _mm512_permutexvar_epi8(_mm512_load_si512(kTables.place[width].at), bytes);
-    const __m512i shifts = _mm512_set1_epi64(static_cast<int64_t>(kTables.shifts[width]));
-    const __m512i mask = _mm512_set1_epi8(static_cast<char>((1 << width) - 1));
-    return _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, words), mask);
+  CMFORGE_INLINE __m512i Unpack(__m512i bytes) const {
+    return _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts_, _mm512_permutexvar_epi8(place_, bytes)),
+                            mask_);
   }
 
-  static constexpr int64_t kPrefetchBytes = 4096;
-  const std::byte* row_[4];
-  int64_t width_[4];
-  int64_t ahead_, full_, tail_groups_;
-  const float* scales_;
+  const WeightLayout& w_;
+  const std::byte* row_ = nullptr;
+  const std::byte* scales_ = nullptr;
+  int64_t width_ = 0;
+  __m512i place_, shifts_, mask_;
 };
 
 }  // namespace
 
 CMFORGE_PRODUCT(avx512::VbitProduct) {
-  IntegerProduct<Vbit>(w, row_begin, row_end, x, out, out_stride, scratch);
+  IntegerProduct<DType::kVbit, Vbit>(w, row_begin, row_end, x, out, out_stride, scratch);
 }
 
 }  // namespace cmforge

@@ -1,0 +1,117 @@
+// Integer products for instruction sets without a wide u8 x s8 dot product: rows are unpacked to bytes in
+// cache, a few at a time, and each meets all tokens. Included by one file of each instruction set, after it
+// has defined in its namespace
+//   template <int kTokens> void DotRow(const UnpackedRow& row, const ArrangedToken (&x)[kTokens], float
+//   (&y)[kTokens]); constexpr int kDotTokens: tokens that share the loads of a row.
+#pragma once
+
+#include "kernels/table.h"
+#include "kernels/unpack_body.h"
+
+namespace cmforge {
+namespace {
+
+/// Groups are padded to whole sets of partial sums; pads are zeros.
+constexpr int64_t PaddedGroups(int64_t groups) { return (groups + kPartials - 1) / kPartials * kPartials; }
+
+constexpr int64_t kArrangedGroupBytes = kGroupSize + 4 + 4;
+
+/// Bytes [padded * 32] of q, then f32 [padded] scales, then i32 [padded] corrections.
+int64_t ArrangedBytes(const WeightLayout& w, int64_t tokens) {
+  return tokens * PaddedGroups(w.groups) * kArrangedGroupBytes;
+}
+
+/// What is added to the dot product of q with the signed codes (UnpackedRow::SignFlip).
+inline int32_t Correction(const QuantizedGroup& group, ZeroPoint zero) {
+  const int32_t minus_zero = group.minus_zero[static_cast<int>(zero)];
+  return zero == ZeroPoint::k8 ? minus_zero
+                               : minus_zero - group.minus_zero[static_cast<int>(ZeroPoint::k128)];
+}
+
+void Arrange(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out) {
+  const int64_t padded = PaddedGroups(w.groups);
+  for (int64_t i = begin; i < end; ++i) {
+    const QuantizedGroup* groups = x.groups + x.Row(i) * x.groups_stride;
+    std::byte* q = out + i * padded * kArrangedGroupBytes;
+    std::memset(q, 0, static_cast<size_t>(padded * kArrangedGroupBytes));
+    auto* scales = reinterpret_cast<float*>(q + padded * kGroupSize);
+    auto* corrections = reinterpret_cast<int32_t*>(scales + padded);
+    for (int64_t g = 0; g < w.groups; ++g) {
+      std::memcpy(q + g * kGroupSize, groups[g].q, kGroupSize);
+      scales[g] = groups[g].scale;
+      corrections[g] = Correction(groups[g], w.zero);
+    }
+  }
+}
+
+struct ArrangedToken {
+  const int8_t* q;
+  const float* scales;
+  const int32_t* corrections;
+};
+
+inline ArrangedToken TokenAt(const std::byte* arranged, int64_t padded, int64_t i) {
+  const std::byte* q = arranged + i * padded * kArrangedGroupBytes;
+  const auto* scales = reinterpret_cast<const float*>(q + padded * kGroupSize);
+  return {reinterpret_cast<const int8_t*>(q), scales, reinterpret_cast<const int32_t*>(scales + padded)};
+}
+
+struct UnpackedRow {
+  const uint8_t* codes;  // [groups * 32]
+  const float* scales;   // [groups], or null: 1
+  int64_t groups;        // padded
+  bool is_small;         // codes below 16: they are signed bytes as they are; otherwise code ^ 128 is one
+};
+
+constexpr int64_t kUnpackedRows = 8;
+
+int64_t IntegerScratchBytes(const WeightLayout& w) {
+  return kUnpackedRows * PaddedGroups(w.groups) * (kGroupSize + 4) + 64;
+}
+
+template <int kTokens>
+inline void DotTokens(const UnpackedRow& row, float row_scale, const std::byte* arranged, int64_t token,
+                      float* out, int64_t out_stride) {
+  ArrangedToken x[kTokens];
+  float y[kTokens];
+  for (int t = 0; t < kTokens; ++t) x[t] = TokenAt(arranged, row.groups, token + t);
+  DotRow<kTokens>(row, x, y);
+  for (int t = 0; t < kTokens; ++t) out[(token + t) * out_stride] = row.scales ? y[t] : y[t] * row_scale;
+}
+
+void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
+                    int64_t out_stride, std::byte* scratch) {
+  const int64_t padded = PaddedGroups(w.groups);
+  auto* scales = reinterpret_cast<float*>(scratch);
+  auto* codes = reinterpret_cast<uint8_t*>(scales + kUnpackedRows * padded);
+  std::memset(scratch, 0, static_cast<size_t>(kUnpackedRows * padded * (kGroupSize + 4)));
+  // Few tokens: one row at a time stays in L1. Many: eight, so that each tile of tokens is fetched for eight
+  // rows.
+  const int64_t at_once = x.count <= kDotTokens ? 1 : kUnpackedRows;
+  for (int64_t row = row_begin; row < row_end; row += at_once) {
+    const int64_t rows = row_end - row < at_once ? row_end - row : at_once;
+    UnpackedRow unpacked[kUnpackedRows];
+    for (int64_t r = 0; r < rows; ++r) {
+      uint8_t* own_codes = codes + r * padded * kGroupSize;
+      float* own_scales = scales + r * padded;
+      UnpackOneRow(w, row + r, own_codes, own_scales);
+      unpacked[r] = {own_codes, w.has_group_scales ? own_scales : nullptr, padded, w.zero == ZeroPoint::k8};
+    }
+    const auto each_row = [&](auto tokens, int64_t token) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const float row_scale = w.has_row_scales ? HalfAt(w.scales + 2 * (row + r)) : 1.0f;
+        DotTokens<decltype(tokens)::value>(unpacked[r], row_scale, x.arranged, token, out + row + r,
+                                           out_stride);
+      }
+    };
+    int64_t token = 0;
+    for (; token + kDotTokens <= x.count; token += kDotTokens)
+      each_row(std::integral_constant<int, kDotTokens>(), token);
+    for (; token < x.count; ++token) each_row(std::integral_constant<int, 1>(), token);
+  }
+}
+
+int64_t RowGrain(const WeightLayout&, int64_t, bool) { return kUnpackedRows; }
+
+}  // namespace
+}  // namespace cmforge
