@@ -7,8 +7,7 @@
 namespace cmforge::engine {
 namespace {
 
-constexpr int64_t kMaxKeyHeadDim =
-    512;  // the delta rule's kernel keeps one column block of keys on the stack
+constexpr int64_t kMaxKeyHeadDim = 512;  // bounds the recurrent state that a small file can ask for
 
 class Builder {
  public:

@@ -1,5 +1,6 @@
-// Layers with a recurrent state: the gated delta net and LFM2's short convolution. Tokens pass one after
-// another in position order, so every split of a prompt gives the same bits.
+// Layers with a recurrent state: the gated delta net and LFM2's short convolution. The convolution of a row reads the
+// rows before it, wherever they came from, and the delta rule cuts its chunks at multiples of 64 tokens from the start
+// of the sequence, so every split of a prompt gives the same bits.
 #include <algorithm>
 #include <cmath>
 
@@ -73,19 +74,15 @@ void RunDeltaNet(Pass& pass, const DeltaNet& net, int64_t visit, const float* in
                float* b = beta + (span.row + n) * net.value_heads;
                pass.kernels.sigmoid(b, net.value_heads, b);
              });
-    // Heads, and blocks of columns inside a head, are independent of each other.
-    const int64_t block = 32, blocks = (net.value_dim + block - 1) / block;
     const int64_t group = net.value_heads / net.key_heads;
-    ForRange(pass, net.value_heads * blocks, span.count * net.key_dim * block * 4,
+    ForRange(pass, net.value_heads, span.count * net.key_dim * net.value_dim * 4,
              [&](int64_t begin, int64_t end) {
-               for (int64_t task = begin; task < end; ++task) {
-                 const int64_t h = task / blocks, c = task % blocks * block;
+               for (int64_t h = begin; h < end; ++h) {
                  DeltaRuleArgs args;
                  args.tokens = span.count;
                  args.key_dim = net.key_dim;
                  args.value_dim = net.value_dim;
-                 args.begin = c;
-                 args.end = std::min(c + block, net.value_dim);
+                 args.filled = state.delta_filled;
                  args.q = first + h / group * net.key_dim;
                  args.k = first + keys + h / group * net.key_dim;
                  args.qk_stride = args.v_stride = channels;
@@ -93,12 +90,13 @@ void RunDeltaNet(Pass& pass, const DeltaNet& net, int64_t visit, const float* in
                  args.decay = decay + span.row * net.value_heads + h;
                  args.beta = beta + span.row * net.value_heads + h;
                  args.gate_stride = net.value_heads;
-                 args.state = state.delta.data() + h * net.key_dim * net.value_dim;
+                 args.state = state.delta.data() + h * DeltaStateFloats(net.key_dim, net.value_dim);
                  args.out = result + span.row * inner + h * net.value_dim;
                  args.out_stride = inner;
                  pass.kernels.delta_rule(args);
                }
              });
+    state.delta_filled = (state.delta_filled + span.count) % kDeltaChunk;
   }
   ForRange(pass, pass.rows, inner * 3, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/elementwise.h"
+
 namespace cmforge::engine {
 namespace {
 
@@ -14,7 +16,7 @@ LayerState NewState(const Layer& layer, KvType kv) {
     }
   } else if (const auto* net = std::get_if<DeltaNet>(&layer.mixer)) {
     state.conv.resize(static_cast<size_t>((net->kernel - 1) * net->channels()));
-    state.delta.resize(static_cast<size_t>(net->value_heads * net->key_dim * net->value_dim));
+    state.delta.resize(static_cast<size_t>(net->value_heads * DeltaStateFloats(net->key_dim, net->value_dim)));
   } else if (const auto* conv = std::get_if<ShortConv>(&layer.mixer)) {
     state.conv.resize(static_cast<size_t>((conv->kernel - 1) * conv->out.rows()));
   }

@@ -16,7 +16,8 @@ namespace cmforge::engine {
 struct LayerState {
   KvCache kv;                // attention that stores keys
   std::vector<float> conv;   // [kernel - 1, channels]: the newest inputs of the convolution, oldest first
-  std::vector<float> delta;  // [value_heads, key_dim, value_dim]
+  std::vector<float> delta;  // [value_heads, DeltaStateFloats]
+  int64_t delta_filled = 0;  // tokens of the unfinished chunk in it
 };
 
 /// What a step and a snapshot need to know of the model; shared by all its sequences.

@@ -8,12 +8,13 @@
 
 #include "base/bytes.h"
 #include "engine/sequence.h"
+#include "kernels/elementwise.h"
 
 namespace cmforge::engine {
 namespace {
 
 constexpr char kMagic[8] = {'C', 'M', 'F', 'S', 'E', 'Q', '\r', '\n'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct SnapshotHeader {
   char magic[8];
@@ -34,8 +35,9 @@ struct SnapshotState {
   Le<int64_t> pages;
   Le<uint64_t> conv;   // floats
   Le<uint64_t> delta;  // floats
+  Le<int64_t> delta_filled;
 };
-static_assert(sizeof(SnapshotState) == 32);
+static_assert(sizeof(SnapshotState) == 40);
 
 uint64_t Mix(uint64_t sum, Bytes bytes) {
   size_t i = 0;
@@ -92,6 +94,7 @@ Result<std::vector<std::byte>> EngineSequence::Snapshot() const {
     head.pages = state.kv.page_count();
     head.conv = state.conv.size();
     head.delta = state.delta.size();
+    head.delta_filled = state.delta_filled;
     Append(out, &head, sizeof(head));
     for (int64_t i = 0; i < state.kv.page_count(); ++i) {
       Append(out, state.kv.pages()[i], static_cast<size_t>(state.kv.block_bytes()));
@@ -181,6 +184,9 @@ Result<std::unique_ptr<Sequence>> EngineSequence::Restore(std::shared_ptr<const 
     }
     CMF_CHECK(TakeFloats(rest, head.conv, state.conv));
     CMF_CHECK(TakeFloats(rest, head.delta, state.delta));
+    if (head.delta_filled < 0 || head.delta_filled >= (state.delta.empty() ? 1 : kDeltaChunk))
+      return NotASnapshot(fmt::format("{} tokens in an unfinished chunk", int64_t{head.delta_filled}));
+    state.delta_filled = head.delta_filled;
   }
   if (!rest.empty()) return NotASnapshot(fmt::format("{} bytes too many", rest.size()));
   return std::unique_ptr<Sequence>(std::move(sequence));

@@ -53,22 +53,32 @@ struct FloatKernels {
   void (*attend)(const AttendArgs& args);
 };
 
-/// For each token: S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q.
-/// Value columns [begin, end) only, so that a head can be cut between threads.
+/// For each token: S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q. Computed in chunks of 64 tokens that
+/// begin at multiples of 64 tokens since the state was zero (delta_rule_body.h).
 struct DeltaRuleArgs {
-  int64_t tokens = 0, key_dim = 0, value_dim = 0, begin = 0, end = 0;
+  int64_t tokens = 0, key_dim = 0, value_dim = 0;
+  int64_t filled = 0;  // tokens of an unfinished chunk in `state`: all tokens so far modulo kDeltaChunk
   const float* q = nullptr;  // token t at q + t * qk_stride, [key_dim]
-  const float* k = nullptr;
+  const float* k = nullptr;  // the same; q and k lie in one array
   int64_t qk_stride = 0;
   const float* v = nullptr;  // token t at v + t * v_stride, [value_dim]
   int64_t v_stride = 0;
   const float* decay = nullptr;  // token t at decay[t * gate_stride]
   const float* beta = nullptr;
   int64_t gate_stride = 0;
-  float* state = nullptr;  // [key_dim, value_dim], advanced
+  float* state = nullptr;  // DeltaStateFloats of them, at first all 0; advanced
   float* out = nullptr;    // token t at out + t * out_stride, [value_dim]
   int64_t out_stride = 0;
 };
+
+inline constexpr int64_t kDeltaChunk = 64;
+/// Columns of the state: value_dim padded to whole vectors of the widest instruction set.
+[[nodiscard]] constexpr int64_t DeltaWidth(int64_t value_dim) { return (value_dim + 15) / 16 * 16; }
+/// Floats of one head's state: S [key_dim, width], and of the unfinished chunk the updates [64, width], the keys
+/// [key_dim, 64] and the decays.
+[[nodiscard]] constexpr int64_t DeltaStateFloats(int64_t key_dim, int64_t value_dim) {
+  return (key_dim + kDeltaChunk) * DeltaWidth(value_dim) + (key_dim + 1) * kDeltaChunk + 16;
+}
 
 /// The table of that name; empty = the best that runs here (the environment is the caller's business).
 /// Null when no table of that name runs on this machine.

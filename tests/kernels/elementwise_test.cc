@@ -1,6 +1,10 @@
 // Float kernels: every instruction set against plain f64 arithmetic, and bit for bit against each other.
 #include "kernels/elementwise.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -136,64 +140,95 @@ TEST(Elementwise, ConvolutionOfOneRowIsTheSumOverItsTaps) {
   }
 }
 
-TEST(DeltaRule, MatchesTheRecurrenceAndDoesNotDependOnHowColumnsOrTokensAreCut) {
-  const int64_t tokens = 5;
-  for (const auto& [key_dim, value_dim] :
-       {std::pair<int64_t, int64_t>{16, 16}, {30, 45}, {128, 128}, {1, 3}}) {
-    const auto q = Random(tokens * key_dim, 7, 0.2f), k = Random(tokens * key_dim, 8, 0.2f);
-    const auto v = Random(tokens * value_dim, 9), start = Random(key_dim * value_dim, 10);
-    const std::vector<float> decay = {0.9f, 0.5f, 0.99f, 0.1f, 1.0f}, beta = {0.3f, 0.9f, 0.5f, 0.0f, 1.0f};
-    std::vector<double> state(start.begin(), start.end());
-    std::vector<double> want;
+/// The rule as it is defined, token after token, in f64.
+struct DeltaCase {
+  int64_t tokens, key_dim, value_dim;
+  std::vector<float> qk, v, decay, beta;
+
+  DeltaCase(int64_t tokens_, int64_t key_dim_, int64_t value_dim_)
+      : tokens(tokens_), key_dim(key_dim_), value_dim(value_dim_) {
+    qk = Random(2 * tokens * key_dim, 7, 1);
+    v = Random(tokens * value_dim, 9);
+    decay = Random(tokens, 10, 1);
+    beta = Random(tokens, 11, 1);
+    for (int64_t row = 0; row < 2 * tokens; ++row) {  // as after the l2 norm
+      double sum = 1e-6;
+      for (int64_t d = 0; d < key_dim; ++d)
+        sum += std::pow(static_cast<double>(qk[At(row * key_dim + d)]), 2);
+      for (int64_t d = 0; d < key_dim; ++d) qk[At(row * key_dim + d)] /= static_cast<float>(std::sqrt(sum));
+    }
+    for (float& x : decay)
+      x = std::fabs(x) < 0.1f ? 1e-20f : 1 - std::fabs(x) * 0.2f;  // some forget everything
+    for (float& x : beta) x = std::min(1.0f, std::fabs(x));
+  }
+  static size_t At(int64_t i) { return static_cast<size_t>(i); }
+
+  [[nodiscard]] std::vector<double> Oracle() const {
+    std::vector<double> state(At(key_dim * value_dim)), want;
     for (int64_t t = 0; t < tokens; ++t) {
-      const auto key = [&](int64_t d) {
-        return static_cast<double>(k[static_cast<size_t>(t * key_dim + d)]);
-      };
-      const auto query = [&](int64_t d) {
-        return static_cast<double>(q[static_cast<size_t>(t * key_dim + d)]);
-      };
-      for (auto& s : state) s *= static_cast<double>(decay[static_cast<size_t>(t)]);
+      const float *q = &qk[At(2 * t * key_dim)], *k = q + key_dim;
+      for (double& s : state) s *= static_cast<double>(decay[At(t)]);
       for (int64_t c = 0; c < value_dim; ++c) {
         double seen = 0, out = 0;
-        const auto at = [&](int64_t d) -> double& { return state[static_cast<size_t>(d * value_dim + c)]; };
-        for (int64_t d = 0; d < key_dim; ++d) seen += at(d) * key(d);
-        const double delta = static_cast<double>(beta[static_cast<size_t>(t)]) *
-                             (static_cast<double>(v[static_cast<size_t>(t * value_dim + c)]) - seen);
-        for (int64_t d = 0; d < key_dim; ++d) out += (at(d) += key(d) * delta) * query(d);
+        for (int64_t d = 0; d < key_dim; ++d)
+          seen += state[At(d * value_dim + c)] * static_cast<double>(k[d]);
+        const double delta =
+            static_cast<double>(beta[At(t)]) * (static_cast<double>(v[At(t * value_dim + c)]) - seen);
+        for (int64_t d = 0; d < key_dim; ++d) {
+          out +=
+              (state[At(d * value_dim + c)] += static_cast<double>(k[d]) * delta) * static_cast<double>(q[d]);
+        }
         want.push_back(out);
       }
     }
+    return want;
+  }
+
+  [[nodiscard]] std::vector<float> Run(const FloatKernels& kernels,
+                                       const std::vector<int64_t>& pieces) const {
+    std::vector<float> state(At(DeltaStateFloats(key_dim, value_dim))), out(At(tokens * value_dim), -7);
+    DeltaRuleArgs args;
+    args.key_dim = key_dim;
+    args.value_dim = args.v_stride = args.out_stride = value_dim;
+    args.qk_stride = 2 * key_dim;
+    args.gate_stride = 1;
+    args.state = state.data();
+    size_t piece = 0;
+    for (int64_t t = 0; t < tokens; t += args.tokens) {
+      args.tokens = std::min(pieces[piece++ % pieces.size()], tokens - t);
+      args.filled = t % kDeltaChunk;
+      args.q = &qk[At(2 * t * key_dim)];
+      args.k = args.q + key_dim;
+      args.v = &v[At(t * value_dim)];
+      args.decay = &decay[At(t)];
+      args.beta = &beta[At(t)];
+      args.out = &out[At(t * value_dim)];
+      kernels.delta_rule(args);
+    }
+    return out;
+  }
+};
+
+TEST(DeltaRule, MatchesTheRecurrenceWhateverTheSplitAndTheInstructionSet) {
+  for (const auto& [tokens, key_dim, value_dim] : {std::array<int64_t, 3>{257, 8, 16},
+                                                   {70, 30, 45},
+                                                   {72, 128, 128},
+                                                   {66, 1, 3},
+                                                   {130, 6, 5},
+                                                   {65, 9, 80}}) {
+    const DeltaCase test(tokens, key_dim, value_dim);
+    const auto want = test.Oracle();
     std::vector<float> first;
     for (const auto* kernels : FloatKernelsThatRun()) {
-      const auto run = [&](int64_t cut, int64_t piece) {
-        std::vector<float> s = start, out(static_cast<size_t>(tokens * value_dim));
-        DeltaRuleArgs args;
-        args.key_dim = key_dim;
-        args.value_dim = args.v_stride = args.out_stride = value_dim;
-        args.qk_stride = key_dim;
-        args.gate_stride = 1;
-        args.state = s.data();
-        for (int64_t t = 0; t < tokens; t += piece) {
-          args.tokens = std::min(piece, tokens - t);
-          args.q = q.data() + t * key_dim;
-          args.k = k.data() + t * key_dim;
-          args.v = v.data() + t * value_dim;
-          args.decay = decay.data() + t;
-          args.beta = beta.data() + t;
-          args.out = out.data() + t * value_dim;
-          args.begin = 0, args.end = cut;
-          kernels->delta_rule(args);
-          args.begin = cut, args.end = value_dim;
-          kernels->delta_rule(args);
-        }
-        return out;
-      };
-      const auto got = run(value_dim, tokens);
+      const auto got = test.Run(*kernels, {tokens});
       for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(want[i], got[i], 2e-5) << kernels->isa << " " << i;
-      ExpectSameBits(got, run(value_dim / 2, 1), "cut columns, one token a time");
-      ExpectSameBits(got, run(value_dim / 3, 2), "cut columns, two tokens a time");
+      const std::string what = fmt::format("{} {} x {}", kernels->isa, key_dim, value_dim);
+      for (const std::vector<int64_t>& pieces : std::vector<std::vector<int64_t>>{
+               {1}, {7}, {63}, {64}, {65}, {1, 2, 3, 5, 8, 13, 21}, {9, 1, 1, 70}, {60, 3, 1}}) {
+        ExpectSameBits(got, test.Run(*kernels, pieces), what + " in pieces");
+      }
       if (first.empty()) first = got;
-      ExpectSameBits(first, got, kernels->isa);
+      ExpectSameBits(first, got, what);
     }
   }
 }
