@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/system_error.h"
 
 namespace cmforge {
 namespace {
@@ -38,9 +38,8 @@ AtomicFile::~AtomicFile() {
 }
 
 Error AtomicFile::WriteError(int error) const {
-  const char* remedy = error == ENOSPC ? ": free some space and try again" : "";
-  return {ErrorKind::kIo, fmt::format("{}: writing failed after {} bytes: {}{}", target_.string(), size_,
-                                      std::strerror(error), remedy)};
+  return {ErrorKind::kIo,
+          fmt::format("{}: writing failed after {} bytes: {}", target_.string(), size_, SystemFault(error))};
 }
 
 Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
@@ -69,7 +68,7 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
   if (file.fd_ < 0) {
     const int error = errno;
     return Fail(error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo,
-                fmt::format("{}: cannot create: {}", target.string(), std::strerror(error)));
+                fmt::format("{}: cannot create: {}", target.string(), SystemFault(error)));
   }
   return file;
 }

@@ -6,13 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "base/system_error.h"
 
 namespace cmforge {
 namespace {
+
+constexpr const char* kBecameShorter = "the file became shorter while it was read: try again";
 
 struct FileDescriptor {
   int fd = -1;
@@ -28,7 +30,7 @@ Error OpenError(const std::filesystem::path& path, int error) {
                                               path.string(), std::filesystem::read_symlink(path, ignored).string())};
   }
   const ErrorKind kind = error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo;
-  return {kind, fmt::format("{}: cannot open: {}", path.string(), std::strerror(error))};
+  return {kind, fmt::format("{}: cannot open: {}", path.string(), SystemFault(error))};
 }
 
 }  // namespace
@@ -67,7 +69,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
   if (mode == Mode::kMap) {
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
     if (data == MAP_FAILED) {
-      return Fail(ErrorKind::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, std::strerror(errno)));
+      return Fail(ErrorKind::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, SystemFault(errno)));
     }
     result.bytes_ = {static_cast<const std::byte*>(data), size};
     result.fd_ = std::exchange(file.fd, -1);
@@ -80,7 +82,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       return Fail(ErrorKind::kIo, fmt::format("{}: {} of {} bytes read: {}", path.string(), done, size,
-                                              n < 0 ? std::strerror(errno) : "the file became shorter"));
+                                              n < 0 ? SystemFault(errno) : kBecameShorter));
     }
     done += static_cast<size_t>(n);
   }
@@ -99,7 +101,7 @@ Result<void> MappedFile::ReadAt(uint64_t offset, std::span<std::byte> out) const
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       return Fail(ErrorKind::kIo, fmt::format("{}: cannot read byte {}: {}", path_, offset,
-                                              n < 0 ? std::strerror(errno) : "the file became shorter"));
+                                              n < 0 ? SystemFault(errno) : kBecameShorter));
     }
     offset += static_cast<uint64_t>(n);
     out = out.subspan(static_cast<size_t>(n));

@@ -18,6 +18,7 @@ Result<std::shared_ptr<const MappedFile>> OpenTokenizer(const std::filesystem::p
     return nullptr;
   CMF_TRY(MappedFile file, MappedFile::Open(path, mode));
   if (IsLfsPointer(file.bytes())) return Fail(LfsPointerError(path.string()));
+  if (IsBlank(AsText(file.bytes()))) return Fail(BlankFileError(path.string()));
   return std::make_shared<const MappedFile>(std::move(file));
 }
 

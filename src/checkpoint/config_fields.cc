@@ -8,6 +8,8 @@
 namespace cmforge {
 namespace {
 
+constexpr std::string_view kRemedy = "correct it, or fetch the file again";
+
 /// A value in a message: short, on one line.
 std::string ShortValue(const Json& value) { return Shown(DumpJson(value).substr(0, 60)); }
 
@@ -33,10 +35,10 @@ const Json* ConfigFields::FindUnlessNull(std::string_view key) const {
 }
 
 tl::unexpected<Error> ConfigFields::Bad(std::string_view key, std::string_view message) const {
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}: {}", what_, Shown(key), message));
+  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}: {}: {}", what_, Shown(key), message, kRemedy));
 }
 tl::unexpected<Error> ConfigFields::Missing(std::string_view key) const {
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: key '{}' is missing", what_, key));
+  return Fail(ErrorKind::kCorrupt, fmt::format("{}: key '{}' is missing: {}", what_, key, kRemedy));
 }
 tl::unexpected<Error> ConfigFields::Unsupported(std::string_view key, std::string_view message) const {
   return Fail(ErrorKind::kUnsupported, fmt::format("{}: {}: {}", what_, Shown(key), message));

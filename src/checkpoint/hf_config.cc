@@ -9,11 +9,13 @@
 #include "checkpoint/hf_families.h"
 #include "checkpoint/hf_rope.h"
 #include "checkpoint/messages.h"
+#include "model/config_limits.h"
 
 namespace cmforge {
 namespace {
 
 constexpr int64_t kMaxLayers = 65536;
+constexpr int64_t kMaxLoops = 1024;
 
 /// The pieces that the readers below share.
 struct Reading {
@@ -316,7 +318,8 @@ Result<void> ReadMtpAndLoops(const Reading& in) {
     CMF_TRY(const int64_t layers, in.fields.IntOr(key, 0));
     if (layers > 0) in.model().mtp = MtpConfig{.num_layers = layers};
   }
-  CMF_TRY(in.model().num_loops, in.fields.IntOr("num_loops", 1, 1));
+  CMF_TRY(const auto loops, in.fields.Int("num_loops", 1, kMaxLoops));
+  in.model().num_loops = loops.value_or(1);
   CMF_TRY(const bool skip, in.fields.BoolOr("skip_loop_final_norm", true));
   in.model().loop_final_norm = in.model().num_loops > 1 && !skip;
   return {};
@@ -438,6 +441,7 @@ Result<void> ReadModel(const Reading& in) {
   CMF_CHECK(ReadMtpAndLoops(in));
   CMF_CHECK(ReadTie(in));
   CMF_CHECK(ReadWants(in));
+  if (auto numbers = CheckNumbers(model); !numbers) return Fail(std::move(numbers).error().In(fields.what()));
   const Json* dtype = fields.Find("dtype");
   if (dtype == nullptr) dtype = fields.Find("torch_dtype");
   if (dtype != nullptr && dtype->is_string()) in.result.dtype = dtype->get<std::string>();

@@ -29,4 +29,14 @@ namespace cmforge {
       fmt::format("{}: this is a Git LFS pointer, the file itself was not fetched: run git lfs pull", what)};
 }
 
+/// True for nothing but white space: a download that broke off, or a file that was touched into being.
+[[nodiscard]] inline bool IsBlank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
+}
+
+[[nodiscard]] inline Error BlankFileError(std::string_view what) {
+  return {ErrorKind::kCorrupt,
+          fmt::format("{}: the file is empty: fetch it again, or delete it to do without", what)};
+}
+
 }  // namespace cmforge

@@ -9,6 +9,7 @@ void ActiveFlags::AddTo(CLI::App* command) {
                                            "(`cmforge moe-stats`) cover");
   command->add_option("--cover", cover, "Share of the recorded choices that the experts must cover")
       ->needs(stats)
+      ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
 }
 

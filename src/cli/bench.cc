@@ -15,12 +15,16 @@
 namespace cmforge::cli {
 namespace {
 
+constexpr int64_t kUsualPrompt = 512, kUsualAnswer = 128;
+constexpr int64_t kFirstTokenPrompt = 32;
+
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
   ActiveFlags active;
-  std::vector<int64_t> prompt_tokens = {512}, depth = {0};
-  int64_t gen_tokens = 128, repeat = 3;
+  std::vector<int64_t> prompt_tokens, depth = {0};  // no prompts: kUsualPrompt
+  int64_t gen_tokens = kNotGiven, repeat = 3;
+  static constexpr int64_t kNotGiven = -1;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -68,10 +72,31 @@ std::vector<TokenId> Tokens(int64_t count, int64_t vocab) {
   return ids;
 }
 
-Result<int> Bench(const Cli& cli, const Options& options) {
+/// What was not given becomes what is usual and fits; what was given and does not fit is refused before any work.
+Result<void> Plan(Options& options, int64_t context) {
+  const auto check = [&](std::string_view what, int64_t tokens) -> Result<void> {
+    if (tokens <= context) return {};
+    return Fail(ErrorKind::kLimit, fmt::format("{}: {} tokens do not fit a context of {}: give less, or a larger "
+                                               "--context if the model has one",
+                                               what, tokens, context));
+  };
+  if (options.prompt_tokens.empty()) options.prompt_tokens = {std::min(kUsualPrompt, context)};
+  for (const int64_t n : options.prompt_tokens) CMF_CHECK(check("--prompt-tokens", n));
+  int64_t deepest = 1;  // decoding begins behind one token at least
+  for (const int64_t depth : options.depth) deepest = std::max(deepest, depth);
+  CMF_CHECK(check("--depth", deepest));
+  if (options.gen_tokens == Options::kNotGiven) options.gen_tokens = std::min(kUsualAnswer, context - deepest);
+  return check("--depth and --gen-tokens", deepest + options.gen_tokens);
+}
+
+Result<int> Bench(const Cli& cli, Options options) {
   const RunControl control = cli.Control();
   const auto begun = Clock::now();
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  if (source.config) {
+    CMF_TRY(const int64_t context, ContextLength(*source.config, options.compute.context));
+    CMF_CHECK(Plan(options, context));
+  }
   CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
   CMF_TRY(const auto active, options.active.Make(source));
   const double load_ms = SecondsSince(begun) * 1e3;
@@ -82,8 +107,8 @@ Result<int> Bench(const Cli& cli, const Options& options) {
   // First token: open to sample, with a prompt of 32.
   CMF_TRY(const auto first, model->NewSequence(sequence_options));
   CMF_TRY(const auto logits,
-          Prefill(*model, *first, Tokens(std::min<int64_t>(32, first->context_length()), vocab),
-                  active.get(), control));
+          Prefill(*model, *first, Tokens(std::min(kFirstTokenPrompt, first->context_length()), vocab), active.get(),
+                  control));
   (void)ArgMax(logits);
   const double ttft_ms = SecondsSince(begun) * 1e3;
 
@@ -97,7 +122,7 @@ Result<int> Bench(const Cli& cli, const Options& options) {
                HumanBytes(static_cast<double>(bytes_per_token)), threads, load_ms, ttft_ms);
   }
   for (const int64_t n : options.prompt_tokens) {
-    if (n <= 0) continue;
+    if (n == 0) continue;
     double best = 0;
     for (int64_t r = 0; r < options.repeat; ++r) {
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
@@ -110,7 +135,7 @@ Result<int> Bench(const Cli& cli, const Options& options) {
   }
   double bandwidth = before;
   for (const int64_t depth : options.depth) {
-    if (options.gen_tokens <= 0) break;
+    if (options.gen_tokens == 0) break;
     double best = 0;
     for (int64_t r = 0; r < options.repeat; ++r) {
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
@@ -157,12 +182,17 @@ void AddBench(Cli& cli) {
   options->model.AddTo(command);
   options->compute.AddTo(command);
   options->active.AddTo(command);
-  command->add_option("--prompt-tokens", options->prompt_tokens, "Lengths of prompts")
+  const CLI::Range count(int64_t{0}, int64_t{1} << 30);
+  command
+      ->add_option("--prompt-tokens", options->prompt_tokens,
+                   fmt::format("Lengths of prompts, 0 for none (default: {}, or the context if that is less)", kUsualPrompt))
       ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--gen-tokens", options->gen_tokens, "Tokens to decode")->capture_default_str();
+      ->check(count);
+  command->add_option("--gen-tokens", options->gen_tokens, fmt::format("Tokens to decode, 0 for none (default: {}, or what fits the context)", kUsualAnswer))
+      ->check(count);
   command->add_option("--depth", options->depth, "Tokens in the cache before decoding")
       ->delimiter(',')
+      ->check(count)
       ->capture_default_str();
   command->add_option("--repeat", options->repeat, "Runs of each; the best counts")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))

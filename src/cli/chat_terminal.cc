@@ -1,13 +1,16 @@
 // The chat in the terminal: streaming answers, a few commands, Ctrl-C that stops the answer and keeps the
 // conversation.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/atomic_file.h"
 #include "cli/console.h"
+#include "cli/input.h"
 #include "cli/line_reader.h"
 #include "cli/run_options.h"
 #include "cli/signals.h"
+#include "cli/template_error.h"
 
 namespace cmforge::cli {
 namespace {
@@ -20,8 +23,7 @@ constexpr const char* kHelp = R"(/system TEXT     set the system message (withou
 /tokens          how many tokens are in use
 /help            this list
 A line that ends in \ goes on; """ begins and ends a message of several lines.
-Ctrl-C stops an answer, twice leaves; Ctrl-D leaves.
-)";
+Ctrl-C stops an answer, twice leaves; Ctrl-D leaves.)";
 
 std::string HistoryFile() {
   const char* state = std::getenv("XDG_STATE_HOME");
@@ -42,10 +44,15 @@ std::string HistoryFile() {
 class Terminal {
  public:
   Terminal(const Cli& cli, const RunOptions& options, ChatSession& session)
-      : cli_(cli), options_(options), session_(session), reader_(HistoryFile()), colour_(StdoutHasColour()) {}
+      : cli_(cli),
+        options_(options),
+        session_(session),
+        reader_(HistoryFile()),
+        is_json_(cli.common.json),
+        colour_(StdoutHasColour() && !is_json_) {}
 
   Result<int> Loop() {
-    if (reader_.is_interactive() && cli_.common.verbosity >= 0) {
+    if (reader_.is_interactive() && cli_.common.verbosity >= 0 && !is_json_) {
       fmt::print("{}  /help lists the commands, Ctrl-D leaves\n",
                  options_.model.path.empty() ? "the built-in model" : options_.model.path);
     }
@@ -53,13 +60,13 @@ class Terminal {
       std::string message;
       switch (ReadMessage(message)) {
         case LineResult::kEnd:
-          if (reader_.is_interactive()) fmt::print("\n");
+          if (reader_.is_interactive() && !is_json_) fmt::print("\n");
           return kDone;
         case LineResult::kInterrupted:
           Interrupted() = false;
           if (was_interrupted_) return ExitCode(ErrorKind::kCancelled);
           was_interrupted_ = true;
-          if (reader_.is_interactive()) fmt::print("press Ctrl-C again to leave\n");
+          if (reader_.is_interactive()) Say("press Ctrl-C again to leave");
           continue;
         case LineResult::kLine:
           break;
@@ -68,17 +75,19 @@ class Terminal {
       if (message.find_first_not_of(" \t\r\n") == message.npos) continue;
       if (message[0] == '/') {
         if (const auto done = Command(message); !done) Complain(done.error());
-      } else if (const auto done = Answer(message); !done) {
-        if (!reader_.is_interactive()) return Fail(done.error());
-        Complain(done.error());
+        continue;
       }
+      auto done = CheckUtf8(message, "message");
+      if (done) done = Answer(message);
+      if (!done && !reader_.is_interactive() && !is_json_) return Fail(done.error());
+      if (!done) Complain(done.error());
     }
   }
 
  private:
   LineResult ReadMessage(std::string& message) {
     std::string line;
-    LineResult result = reader_.Read("> ", line);
+    LineResult result = reader_.Read(is_json_ ? "" : "> ", line);
     if (result != LineResult::kLine) return result;
     const bool is_block = line.starts_with("\"\"\"");
     if (is_block) line.erase(0, 3);
@@ -95,7 +104,7 @@ class Terminal {
         message += line;
         return LineResult::kLine;
       }
-      result = reader_.Read(". ", line);
+      result = reader_.Read(is_json_ ? "" : ". ", line);
       if (result != LineResult::kLine) return message.empty() ? result : LineResult::kLine;
     }
   }
@@ -103,23 +112,30 @@ class Terminal {
   Result<void> Answer(const std::string& message) {
     bool in_reasoning = false;
     ChatSink sink;
-    sink.content = [&](std::string_view text) {
-      if (in_reasoning) fmt::print("{}\n", colour_ ? "\033[0m" : "");
-      in_reasoning = false;
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-    };
-    sink.reasoning = [&](std::string_view text) {
-      if (!in_reasoning && colour_) fmt::print("\033[2m");
-      in_reasoning = true;
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-    };
+    if (!is_json_) {
+      sink.content = [&](std::string_view text) {
+        if (in_reasoning) fmt::print("{}\n", colour_ ? "\033[0m" : "");
+        in_reasoning = false;
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+      };
+      sink.reasoning = [&](std::string_view text) {
+        if (!in_reasoning && colour_) fmt::print("\033[2m");
+        in_reasoning = true;
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+      };
+    }
     auto asked = session_.Ask(message, sink, cli_.Control());
     if (in_reasoning && colour_) fmt::print("\033[0m");
-    fmt::print("\n");
-    CMF_TRY(const ChatTurn turn, std::move(asked));
-    for (const ToolCall& call : turn.answer.tool_calls) fmt::print("[{}({})]\n", call.name, call.arguments);
+    if (!is_json_) fmt::print("\n");
+    if (!asked) return Fail(TemplateError(std::move(asked).error(), session_.template_origin()));
+    const ChatTurn& turn = *asked;
+    if (is_json_) {
+      PrintJson(DumpJson(TurnJson(message, turn)));
+    } else {
+      for (const ToolCall& call : turn.answer.tool_calls) fmt::print("[{}({})]\n", call.name, call.arguments);
+    }
     if (turn.finish == FinishReason::kCancelled) {
       Interrupted() = false;
       was_interrupted_ = true;  // the next Ctrl-C, if nothing is typed before it, leaves
@@ -142,29 +158,30 @@ class Terminal {
     const size_t begin = space == line.npos ? line.npos : line.find_first_not_of(" \t", space);
     const std::string argument = begin == line.npos ? "" : line.substr(begin);
     if (name == "/help") {
-      fmt::print("{}", kHelp);
+      Say(kHelp);
     } else if (name == "/reset") {
       session_.Reset();
     } else if (name == "/system") {
       if (argument.empty()) {
         const Json& messages = session_.messages();
         const bool has = !messages.empty() && messages[0]["role"] == "system";
-        fmt::print("{}\n", has ? messages[0]["content"].get<std::string>() : "no system message");
+        const Json content = has ? messages[0].value("content", Json()) : Json("no system message");
+        Say(content.is_string() ? content.get<std::string>() : DumpJson(content));
       } else {
         session_.SetSystem(argument);
       }
     } else if (name == "/tokens") {
-      fmt::print("{} of {} tokens in use, {} messages\n", session_.position(), session_.context_length(),
-                 session_.messages().size());
+      Say(fmt::format("{} of {} tokens in use, {} messages", session_.position(), session_.context_length(),
+                      session_.messages().size()));
     } else if (name == "/save") {
       if (argument.empty()) return Fail(ErrorKind::kUsage, "/save: name a file");
       const std::string text = DumpJson(Json{{"messages", session_.messages()}}, 1) + "\n";
       return WriteFileAtomically(argument, AsBytes(text));
     } else if (name == "/load") {
       if (argument.empty()) return Fail(ErrorKind::kUsage, "/load: name a file");
-      CMF_TRY(const std::string text, ReadTextFile(argument));
-      CMF_TRY(const Json json, ParseJson(text, argument));
-      return session_.SetMessages(json);
+      CMF_TRY(const Json json, ReadJsonFile(argument));
+      auto done = session_.SetMessages(json);
+      if (!done) return Fail(std::move(done).error().In(argument));
     } else if (name == "/set") {
       return Set(argument);
     } else {
@@ -181,6 +198,7 @@ class Terminal {
     char* end = nullptr;
     const double number = std::strtod(value.c_str(), &end);
     const bool is_number = !value.empty() && *end == '\0';
+    const bool is_count = is_number && number >= 0 && number <= 0x1p53 && number == std::floor(number);
     if (name == "think" && (value == "on" || value == "off")) {
       session_.options().variables["enable_thinking"] = value == "on";
       return {};
@@ -188,6 +206,8 @@ class Terminal {
     if (!is_number)
       return Fail(ErrorKind::kUsage,
                   fmt::format("/set {} '{}': give a number (think takes on or off)", name, value));
+    if (!is_count && (name == "max-tokens" || name == "top-k" || name == "seed"))
+      return Fail(ErrorKind::kUsage, fmt::format("/set {} '{}': give a whole number of 0 or more", name, value));
     SamplingOptions& s = changed.sampling;
     if (name == "max-tokens") {
       changed.max_tokens = static_cast<int64_t>(number);
@@ -211,12 +231,27 @@ class Terminal {
     return {};
   }
 
-  void Complain(const Error& error) { PrintError(error.message); }
+  /// What a command answers.
+  void Say(std::string_view text) {
+    if (is_json_) {
+      PrintJson(DumpJson(Json{{"info", text}}));
+    } else {
+      fmt::print("{}\n", text);
+    }
+  }
+  void Complain(const Error& error) {
+    if (is_json_) {
+      PrintJson(DumpJson(Json{{"error", error.message}}));
+    } else {
+      PrintError(error.message);
+    }
+  }
 
   const Cli& cli_;
   const RunOptions& options_;
   ChatSession& session_;
   LineReader reader_;
+  bool is_json_;
   bool colour_;
   bool was_interrupted_ = false;
 };

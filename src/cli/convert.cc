@@ -83,6 +83,11 @@ Result<int> Convert(const Cli& cli, const Options& options) {
       control.Warn(fmt::format(
           "{}: no tokenizer.json: the file takes token ids only, until a tokenizer.json lies beside it",
           source.path));
+    } else if (const auto read = LoadTokenizer(source); !read && read.error().kind == ErrorKind::kUnsupported) {
+      control.Warn(fmt::format("{}: the file will hold it as it is, and this program will take token ids only",
+                               read.error().message));
+    } else if (!read) {
+      return Fail(read.error());  // a broken one would only be noticed by those who get the file
     }
   }
   std::filesystem::path name(source.path);

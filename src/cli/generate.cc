@@ -23,6 +23,7 @@ struct Options {
 Result<int> GenerateIds(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> prompt, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  if (source.config) CMF_CHECK(CheckTokenIds(prompt, *source.config));
   CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));

@@ -43,6 +43,7 @@ void AppendPosition(std::string& out, int64_t position, std::span<const float> r
 Result<int> Logits(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> tokens, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  if (source.config) CMF_CHECK(CheckTokenIds(tokens, *source.config));
   CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
   CMF_TRY(const auto active, options.active.Make(source));
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());

@@ -29,13 +29,17 @@ Result<OpenedSource> ModelArgument::Open(const Cli& cli) const {
 }
 
 void ComputeFlags::AddTo(CLI::App* command) {
+  AddWithoutContextTo(command);
+  command->add_option("--context", context, "Context length in tokens (default: the model's own limit)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
+
+void ComputeFlags::AddWithoutContextTo(CLI::App* command) {
   command->add_option("--compute", compute, "fast, or exact: f32 activations and state, for parity")
       ->check(CLI::IsMember({"fast", "exact"}));
   command
       ->add_option("--kv", kv, "Type of the KV cache: f32, f16, q8 (default f16; f32 with --compute exact)")
       ->check(CLI::IsMember({"f32", "f16", "q8"}));
-  command->add_option("--context", context, "Context length in tokens (default: the model's own limit)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
 Result<SequenceOptions> ComputeFlags::Sequence() const {
@@ -134,10 +138,15 @@ std::vector<TokenId> EosIds(const OpenedSource& source) {
 }
 
 Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
+  const bool is_file = text.starts_with('@');
+  const std::string origin = is_file ? text.substr(1) : "tokens";
   std::string list = text;
-  if (!text.empty() && text[0] == '@') {
-    CMF_TRY(list, ReadTextFile(text.substr(1)));
+  if (is_file) {
+    CMF_TRY(list, ReadTextFile(origin));
   }
+  const auto wrong = [&](const std::string& what) {
+    return Fail(is_file ? ErrorKind::kCorrupt : ErrorKind::kUsage, fmt::format("{}: {}", origin, what));
+  };
   std::vector<TokenId> ids;
   for (size_t at = 0; at < list.size();) {
     const size_t begin = list.find_first_not_of(", \t\r\n", at);
@@ -146,15 +155,32 @@ Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
     TokenId id = 0;
     const auto [stop, error] = std::from_chars(list.data() + begin, list.data() + end, id);
     if (error != std::errc() || stop != list.data() + end || id < 0) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("tokens: '{}' is not a token id: give whole numbers like 1,2,3",
-                              list.substr(begin, end - begin)));
+      return wrong(fmt::format("'{}' is not a token id: give whole numbers like 1,2,3",
+                               list.substr(begin, std::min<size_t>(end - begin, 40))));
     }
     ids.push_back(id);
     at = end;
   }
-  if (ids.empty()) return Fail(ErrorKind::kUsage, "tokens: none given: give ids like 1,2,3");
+  if (ids.empty()) return wrong("no token ids: give some, like 1,2,3");
   return ids;
+}
+
+Result<void> CheckTokenIds(std::span<const TokenId> ids, const ModelConfig& config) {
+  for (const TokenId id : ids) {
+    if (id < config.vocab_size) continue;
+    return Fail(ErrorKind::kUsage, fmt::format("tokens: id {} is outside the vocabulary of {}: give ids from 0 to {}",
+                                               id, config.vocab_size, config.vocab_size - 1));
+  }
+  return {};
+}
+
+Result<int64_t> ContextLength(const ModelConfig& config, int64_t wanted) {
+  const int64_t most = config.max_position_embeddings;
+  if (wanted > most) {
+    return Fail(ErrorKind::kLimit,
+                fmt::format("--context: {} tokens are above the model's limit of {}: give less", wanted, most));
+  }
+  return wanted > 0 ? wanted : most;
 }
 
 }  // namespace cmforge::cli

@@ -28,6 +28,7 @@ struct ComputeFlags {
   int64_t context = 0;
 
   void AddTo(CLI::App* command);
+  void AddWithoutContextTo(CLI::App* command);
   Result<SequenceOptions> Sequence() const;
 };
 
@@ -48,7 +49,14 @@ Result<std::vector<std::pair<std::string, std::string>>> SpecialTokens(const Ope
 /// End tokens of a model: those its chat bundle names.
 [[nodiscard]] std::vector<TokenId> EosIds(const OpenedSource& source);
 
-/// "1,2,3" (commas or blanks), or @FILE with the same. Fails: kUsage naming the piece that is not a token id.
+/// "1,2,3" (commas or blanks), or @FILE with the same. Fails: kUsage (of a file: kCorrupt, after its name) with the
+/// piece that is not a token id.
 Result<std::vector<TokenId>> ParseTokenList(const std::string& text);
+
+/// Fails: kUsage naming the first id that the model's embedding has no row for.
+Result<void> CheckTokenIds(std::span<const TokenId> ids, const ModelConfig& config);
+
+/// The context a sequence of `config` will have: --context, or the model's own limit. Fails: kLimit above that limit.
+Result<int64_t> ContextLength(const ModelConfig& config, int64_t wanted);
 
 }  // namespace cmforge::cli

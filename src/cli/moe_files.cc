@@ -103,6 +103,7 @@ Result<int> MoeDefrag(const Cli& cli, const Options& options) {
 void AddShared(CLI::App* command, const std::shared_ptr<Options>& options) {
   options->model.AddTo(command);
   command->add_option("--cover", options->cover, "Share of the recorded choices that the kept experts cover")
+      ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "The new file")->required();
 }

@@ -102,8 +102,7 @@ void AddMoeStats(Cli& cli) {
   CLI::App* command = cli.Add("moe-stats", "Count which experts the tokens of a text choose",
                               "cmforge moe-stats model.cmf --file code.txt -o code.json");
   options->model.AddTo(command);
-  command->add_option("--compute", options->compute.compute, "fast, or exact")
-      ->check(CLI::IsMember({"fast", "exact"}));
+  options->compute.AddWithoutContextTo(command);
   command->add_option("--file", options->file, "The text: of the task that the experts are chosen for")
       ->required();
   command->add_option("-o,--output", options->output, "The statistics, as JSON")->required();

@@ -1,42 +1,54 @@
 // cmforge ppl: perplexity on a text, and the distance between two models.
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/active_flags.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/model_argument.h"
 #include "generate/perplexity.h"
 
 namespace cmforge::cli {
 namespace {
 
+constexpr int64_t kUsualWindow = 512;
+
 struct Options {
   ModelArgument model, against;
   ComputeFlags compute;
   ActiveFlags active;
   std::string file;
-  int64_t context = 512, stride = 0, tokens = 0;
+  int64_t context = 0, stride = 0, tokens = 0;  // 0: not given
 };
 
 Result<int> Ppl(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(const MappedFile text, MappedFile::Open(options.file));
-  CMF_TRY(const std::vector<TokenId> ids, tokenizer->Encode(AsText(text.bytes())));
-  ComputeFlags compute = options.compute;
-  compute.context = 0;  // --context is the window here
-  CMF_TRY(const auto model, LoadModel(cli, source, compute));
+  CMF_CHECK(CheckUtf8(AsText(text.bytes()), options.file));
+  // The flags are judged before any work.
+  PerplexityOptions ppl;
+  ppl.stride = options.stride;
+  ppl.max_tokens = options.tokens;
+  if (source.config) {
+    CMF_TRY(const int64_t most, ContextLength(*source.config, options.context));
+    ppl.context = options.context > 0 ? options.context : std::min<int64_t>(kUsualWindow, most);
+    if (ppl.stride > ppl.context) {
+      return Fail(ErrorKind::kUsage, fmt::format("--stride: {} tokens would skip text between windows of {}: give at "
+                                                 "most the window",
+                                                 ppl.stride, ppl.context));
+    }
+  }
+  CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
   std::shared_ptr<LanguageModel> second;
   std::optional<OpenedSource> second_source;
   if (!options.against.path.empty()) {
     CMF_TRY(second_source, options.against.Open(cli));
-    CMF_TRY(second, LoadModel(cli, *second_source, compute));
+    CMF_TRY(second, LoadModel(cli, *second_source, options.compute));
   }
-  PerplexityOptions ppl;
-  ppl.context = options.context;
-  ppl.stride = options.stride;
-  ppl.max_tokens = options.tokens;
   CMF_TRY(const auto active, options.active.Make(source));
   ppl.active = active.get();
+  CMF_TRY(const std::vector<TokenId> ids, tokenizer->Encode(AsText(text.bytes())));
   CMF_TRY(const PerplexityResult result, Perplexity(*model, second.get(), ids, ppl, cli.Control()));
   if (cli.common.json) {
     Json json = {
@@ -53,7 +65,7 @@ Result<int> Ppl(const Cli& cli, const Options& options) {
     return kDone;
   }
   fmt::print("perplexity {:.4f} (nll {:.5f}) over {} tokens in {} windows of {}\n", result.ppl, result.nll,
-             result.tokens, result.windows, options.context);
+             result.tokens, result.windows, ppl.context);
   if (const auto& a = result.against) {
     fmt::print(
         "against {}: perplexity {:.4f}, ratio {:.5f}\n  KL mean {:.6f}, median {:.6f}, 99% {:.6f}; same "
@@ -71,16 +83,18 @@ void AddPpl(Cli& cli) {
   CLI::App* command =
       cli.Add("ppl", "Perplexity on a text", "cmforge ppl model.cmf --file heldout.txt --context 256");
   options->model.AddTo(command);
-  command->add_option("--compute", options->compute.compute, "fast, or exact")
-      ->check(CLI::IsMember({"fast", "exact"}));
-  command->add_option("--kv", options->compute.kv, "Type of the KV cache: f32, f16, q8")
-      ->check(CLI::IsMember({"f32", "f16", "q8"}));
+  options->compute.AddWithoutContextTo(command);
   options->active.AddTo(command);
   command->add_option("--file", options->file, "The text")->required();
-  command->add_option("--context", options->context, "Tokens a window")->capture_default_str();
-  command->add_option("--stride", options->stride,
-                      "Tokens from one window to the next (default: the window)");
-  command->add_option("--tokens", options->tokens, "Only the first N tokens of the text");
+  constexpr int64_t kMost = int64_t{1} << 30;
+  command
+      ->add_option("--context", options->context,
+                   fmt::format("Tokens a window (default: {}, or the model's own limit if that is less)", kUsualWindow))
+      ->check(CLI::Range(int64_t{2}, kMost));
+  command->add_option("--stride", options->stride, "Tokens from one window to the next (default: the window)")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  command->add_option("--tokens", options->tokens, "Only the first N tokens of the text")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 40));
   command->add_option("--against", options->against.path,
                       "A second model: KL divergence and agreement with it");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Ppl(cli, *options); }; });

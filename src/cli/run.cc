@@ -4,7 +4,9 @@
 #include "base/atomic_file.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/input.h"
 #include "cli/run_options.h"
+#include "cli/template_error.h"
 #include "generate/state_file.h"
 #include "generate/stop_text.h"
 
@@ -23,9 +25,10 @@ void PrintRate(const Cli& cli, int64_t prompt, double prompt_seconds, int64_t an
                                  rate(prompt, prompt_seconds), answer, rate(answer, decode_seconds), finish));
 }
 
-Json Timings(int64_t prompt, double prompt_seconds, int64_t answer, double decode_seconds) {
-  return {{"prompt_tok_s", prompt_seconds > 0 ? static_cast<double>(prompt) / prompt_seconds : 0.0},
-          {"decode_tok_s", decode_seconds > 0 ? static_cast<double>(answer) / decode_seconds : 0.0}};
+/// Keys that an answer and a continued text share.
+void AddTimings(Json& json, int64_t prompt, double prompt_seconds, int64_t answer, double decode_seconds) {
+  json["prompt_tok_s"] = prompt_seconds > 0 ? static_cast<double>(prompt) / prompt_seconds : 0.0;
+  json["decode_tok_s"] = decode_seconds > 0 ? static_cast<double>(answer) / decode_seconds : 0.0;
 }
 
 struct Loaded {
@@ -40,12 +43,12 @@ struct Loaded {
 Result<Loaded> Load(const Cli& cli, const RunOptions& options) {
   Loaded loaded;
   CMF_TRY(loaded.source, options.model.Open(cli));
-  CMF_TRY(loaded.tokenizer, LoadTokenizer(loaded.source));
-  CMF_TRY(loaded.model, LoadModel(cli, loaded.source, options.compute));
   CMF_TRY(loaded.active, options.active.Make(loaded.source));
   loaded.generate.active = loaded.active.get();
   loaded.generate.max_tokens = options.max_tokens;
   CMF_TRY(loaded.generate.sampling, options.sampling.Make(loaded.source.sampling));
+  CMF_TRY(loaded.tokenizer, LoadTokenizer(loaded.source));
+  CMF_TRY(loaded.model, LoadModel(cli, loaded.source, options.compute));
   loaded.generate.eos = EosIds(loaded.source);
   CMF_TRY(loaded.sequence, options.compute.Sequence());
   return loaded;
@@ -99,8 +102,8 @@ Result<int> Complete(const Cli& cli, const RunOptions& options, const Loaded& lo
                  {"tokens", result.tokens},
                  {"finish", FinishName(result.finish)},
                  {"context_is_full", result.context_is_full}};
-    json.update(Timings(static_cast<int64_t>(prompt.size()), result.prompt_seconds,
-                        static_cast<int64_t>(result.tokens.size()), result.decode_seconds));
+    AddTimings(json, static_cast<int64_t>(prompt.size()), result.prompt_seconds,
+               static_cast<int64_t>(result.tokens.size()), result.decode_seconds);
     PrintJson(DumpJson(json));
   } else {
     Print("\n");
@@ -116,9 +119,10 @@ Result<ChatSession> MakeSession(const RunOptions& options, const Loaded& loaded)
   ChatTemplate chat = ChatTemplate::ChatMl();
   if (loaded.source.chat && !loaded.source.chat->chat_template.empty()) {
     CMF_TRY(auto tokens, SpecialTokens(loaded.source));
-    CMF_TRY(chat,
-            ChatTemplate::Parse({loaded.source.chat->chat_template, loaded.source.path + ": chat template"},
-                                std::move(tokens)));
+    const std::string origin = loaded.source.path + ": chat template";
+    auto parsed = ChatTemplate::Parse({loaded.source.chat->chat_template, origin}, std::move(tokens));
+    if (!parsed) return Fail(TemplateError(std::move(parsed).error(), origin));
+    chat = std::move(*parsed);
   }
   ChatOptions chat_options;
   chat_options.generate = loaded.generate;
@@ -126,13 +130,7 @@ Result<ChatSession> MakeSession(const RunOptions& options, const Loaded& loaded)
   chat_options.stop_texts = options.stop;
   if (options.no_think) chat_options.variables["enable_thinking"] = false;
   if (!options.tools.empty()) {
-    CMF_TRY(const std::string text, ReadTextFile(options.tools));
-    CMF_TRY(chat_options.tools, ParseJson(text, options.tools));
-    if (!chat_options.tools.is_array()) {
-      return Fail(
-          ErrorKind::kUsage,
-          fmt::format("{}: not a list of tools: write [{{\"type\": \"function\", ...}}]", options.tools));
-    }
+    CMF_TRY(chat_options.tools, ReadToolsFile(options.tools));
   }
   ChatSession session(loaded.model, loaded.tokenizer, std::move(chat), std::move(chat_options));
   if (!options.system.empty()) session.SetSystem(options.system);
@@ -156,21 +154,12 @@ Result<int> AnswerOnce(const Cli& cli, const RunOptions& options, ChatSession& s
       Print(text);
     };
   }
-  CMF_TRY(const ChatTurn turn, session.Ask(options.prompt, sink, cli.Control()));
+  auto asked = session.Ask(options.prompt, sink, cli.Control());
   if (dim && colour) Print("\033[0m");
+  if (!asked) return Fail(TemplateError(std::move(asked).error(), session.template_origin()));
+  const ChatTurn& turn = *asked;
   if (cli.common.json) {
-    Json json = {
-        {"prompt", options.prompt}, {"text", turn.answer.content}, {"reasoning", turn.answer.reasoning}};
-    json["tool_calls"] = Json::array();
-    for (const ToolCall& call : turn.answer.tool_calls) {
-      json["tool_calls"].push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
-    }
-    json["prompt_tokens"] = turn.prompt_tokens;
-    json["tokens"] = turn.tokens;
-    json["finish"] = FinishName(turn.finish);
-    json["context_is_full"] = turn.context_is_full;
-    json.update(Timings(turn.prompt_tokens, turn.prompt_seconds, turn.answer_tokens, turn.decode_seconds));
-    PrintJson(DumpJson(json));
+    PrintJson(DumpJson(TurnJson(options.prompt, turn)));
   } else {
     Print("\n");
     for (const ToolCall& call : turn.answer.tool_calls) fmt::print("[{}({})]\n", call.name, call.arguments);
@@ -187,7 +176,6 @@ Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
     if (options.raw || !options.save_state.empty() || !options.state.empty()) {
       return Fail(ErrorKind::kUsage, "run: --raw, --state and --save-state need --prompt");
     }
-    if (cli.common.json) return Fail(ErrorKind::kUsage, "chat: --json needs --prompt");
   }
   CMF_TRY(const Loaded loaded, Load(cli, options));
   if (!options.save_state.empty()) CMF_CHECK(CheckOutput(loaded.source, options.save_state));
@@ -228,6 +216,20 @@ void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& op
 }
 
 }  // namespace
+
+Json TurnJson(const std::string& prompt, const ChatTurn& turn) {
+  Json json = {{"prompt", prompt}, {"text", turn.answer.content}, {"reasoning", turn.answer.reasoning}};
+  json["tool_calls"] = Json::array();
+  for (const ToolCall& call : turn.answer.tool_calls) {
+    json["tool_calls"].push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+  }
+  json["prompt_tokens"] = turn.prompt_tokens;
+  json["tokens"] = turn.tokens;
+  json["finish"] = FinishName(turn.finish);
+  json["context_is_full"] = turn.context_is_full;
+  AddTimings(json, turn.prompt_tokens, turn.prompt_seconds, turn.answer_tokens, turn.decode_seconds);
+  return json;
+}
 
 void AddRun(Cli& cli) {
   CLI::App* command = cli.Add("run", "Answer a prompt, or chat in the terminal",

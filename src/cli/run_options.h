@@ -22,7 +22,11 @@ struct RunOptions {
   bool has_prompt = false, raw = false, no_think = false;
 };
 
-/// The conversation in the terminal (or through a pipe): reads messages until the input ends.
+/// One answer as `run --json` and every line of `chat --json` have it.
+[[nodiscard]] Json TurnJson(const std::string& prompt, const ChatTurn& turn);
+
+/// The conversation in the terminal (or through a pipe): reads messages until the input ends. With --json stdout has one
+/// object a line: an answer, {"info"} from a command, or {"error"} for a line that failed.
 Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session);
 
 }  // namespace cmforge::cli

@@ -3,7 +3,9 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/model_argument.h"
+#include "cli/template_error.h"
 #include "text/chat_template.h"
 
 namespace cmforge::cli {
@@ -21,29 +23,33 @@ void PrintExactly(const std::string& text) {
   std::fflush(stdout);
 }
 
-Result<Json> ReadJsonFile(const std::string& path) {
-  CMF_TRY(const std::string text, ReadTextFile(path));
-  return ParseJson(text, path);
+Result<jinja::LocalTime> ParseNow(const std::string& text) {
+  auto now = jinja::LocalTime::ParseIso(text);
+  if (!now) return Fail(std::move(now).error().In("--now"));
+  return now;
 }
 
 Result<int> RenderTemplate(const Cli& cli, const Options& options) {
   CMF_TRY(const Json messages, ReadJsonFile(options.messages));
   auto request = ParseChatRequest(messages);
-  if (!request) return Fail(std::move(request).error().In(options.messages));
+  if (!request) {
+    request.error().kind = ErrorKind::kCorrupt;  // the file is wrong, not the command
+    return Fail(std::move(request).error().In(options.messages));
+  }
   if (!options.tools.empty()) {
-    CMF_TRY(request->tools, ReadJsonFile(options.tools));
+    CMF_TRY(request->tools, ReadToolsFile(options.tools));
   }
   if (options.no_generation_prompt) request->add_generation_prompt = false;
   for (const std::string& pair : options.set) {
     const size_t at = pair.find('=');
     if (at == pair.npos || at == 0)
-      return Fail(ErrorKind::kUsage, fmt::format("set '{}': write NAME=VALUE", pair));
+      return Fail(ErrorKind::kUsage, fmt::format("--set: '{}' has no name: write NAME=VALUE", pair));
     const std::string value = pair.substr(at + 1);
     const auto json = ParseJson(value, "set");  // true, 3, "text"; anything else is a string as it stands
     request->variables[pair.substr(0, at)] = json ? *json : Json(value);
   }
   if (!options.now.empty()) {
-    CMF_TRY(request->now, jinja::LocalTime::ParseIso(options.now));
+    CMF_TRY(request->now, ParseNow(options.now));
   }
   ChatTemplateText text;
   ChatTemplate::Tokens tokens;
@@ -57,19 +63,22 @@ Result<int> RenderTemplate(const Cli& cli, const Options& options) {
     CMF_TRY(tokens, SpecialTokens(source));
   }
   if (!options.template_file.empty()) {
-    CMF_TRY(text.source, ReadTextFile(options.template_file));
+    CMF_TRY(text.source, ReadUtf8File(options.template_file));
     text.origin = options.template_file;
     has_template = true;
   }
   ChatTemplate chat = ChatTemplate::ChatMl();
   if (has_template) {
-    CMF_TRY(chat, ChatTemplate::Parse(text, std::move(tokens)));
+    auto parsed = ChatTemplate::Parse(text, std::move(tokens));
+    if (!parsed) return Fail(TemplateError(std::move(parsed).error(), text.origin));
+    chat = std::move(*parsed);
   }
-  CMF_TRY(const std::string rendered, chat.Render(*request));
+  const auto rendered = chat.Render(*request);
+  if (!rendered) return Fail(TemplateError(rendered.error(), chat.origin()));
   if (cli.common.json) {
-    PrintJson(DumpJson(Json{{"text", rendered}}));
+    PrintJson(DumpJson(Json{{"text", *rendered}}));
   } else {
-    PrintExactly(rendered);
+    PrintExactly(*rendered);
   }
   return kDone;
 }
@@ -80,7 +89,7 @@ Result<int> RenderJinja(const Cli& cli, const Options& options) {
   jinja::RenderOptions render;
   render.allow_mutation = options.allow_mutation;
   if (!options.now.empty()) {
-    CMF_TRY(render.now, jinja::LocalTime::ParseIso(options.now));
+    CMF_TRY(render.now, ParseNow(options.now));
   }
   if (options.jsonl) {
     for (std::string line; std::getline(std::cin, line);) {
@@ -109,17 +118,24 @@ Result<int> RenderJinja(const Cli& cli, const Options& options) {
   }
   if (options.template_file.empty())
     return Fail(ErrorKind::kUsage, "jinja: give --template FILE, or --jsonl");
-  CMF_TRY(const std::string source, ReadTextFile(options.template_file));
+  CMF_TRY(const std::string source, ReadUtf8File(options.template_file));
   Json context = Json::object();
   if (!options.context.empty()) {
     CMF_TRY(context, ReadJsonFile(options.context));
+    if (!context.is_object()) {
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("{}: not an object of variables: write {{\"name\": value, ...}}", options.context));
+    }
   }
-  CMF_TRY(const auto parsed, jinja::Template::Parse(source, options.template_file, blocks));
-  CMF_TRY(const std::string rendered, parsed.Render(context, render));
+  const auto rendered = [&]() -> Result<std::string> {
+    CMF_TRY(const auto parsed, jinja::Template::Parse(source, options.template_file, blocks));
+    return parsed.Render(context, render);
+  }();
+  if (!rendered) return Fail(TemplateError(rendered.error(), options.template_file));
   if (cli.common.json) {
-    PrintJson(DumpJson(Json{{"text", rendered}}));
+    PrintJson(DumpJson(Json{{"text", *rendered}}));
   } else {
-    PrintExactly(rendered);
+    PrintExactly(*rendered);
   }
   return kDone;
 }

@@ -1,8 +1,10 @@
 // cmforge tokenize and detokenize: text to ids and back, as the reference library does it.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/model_argument.h"
 
 namespace cmforge::cli {
@@ -63,9 +65,9 @@ Result<int> Tokenize(const Cli& cli, const Options& options) {
   }
   std::string text = options.text;
   if (!options.file.empty()) {
-    CMF_TRY(text, ReadTextFile(options.file));
+    CMF_TRY(text, ReadUtf8File(options.file));
   } else if (!options.has_text) {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    CMF_TRY(text, ReadUtf8Input());
   }
   CMF_TRY(const auto ids, encode(text, !options.no_special));
   if (cli.common.json) {
@@ -85,9 +87,9 @@ Result<int> Detokenize(const Cli& cli, const Options& options) {
       }
       std::vector<TokenId> ids;
       for (const Json& id : line["ids"]) {
-        if (!id.is_number_integer()) return Fail(ErrorKind::kUsage, "line: ids: not a whole number");
-        const auto value = id.get<int64_t>();
-        if (value >= 0 && value <= INT32_MAX) ids.push_back(static_cast<TokenId>(value));
+        // As in the reference library, ids beyond the vocabulary are no error here: they give no text.
+        if (!id.is_number_unsigned()) return Fail(ErrorKind::kUsage, "line: ids: not a whole number of 0 or more");
+        ids.push_back(static_cast<TokenId>(std::min<uint64_t>(id.get<uint64_t>(), INT32_MAX)));
       }
       const bool skip = line.contains("skip_special") && line["skip_special"].is_boolean()
                             ? line["skip_special"].get<bool>()
@@ -96,6 +98,12 @@ Result<int> Detokenize(const Cli& cli, const Options& options) {
     });
   }
   CMF_TRY(const auto ids, ParseTokenList(options.tokens));
+  for (const TokenId id : ids) {
+    if (!tokenizer->TokenText(id).empty() || tokenizer->IdOf("") == id) continue;
+    return Fail(ErrorKind::kUsage, fmt::format("tokens: id {} is not in the vocabulary of {} tokens: give ids that "
+                                               "`cmforge tokenize` gave",
+                                               id, tokenizer->vocab_size()));
+  }
   const std::string text = tokenizer->Decode(ids, !options.keep_special);
   if (cli.common.json) {
     PrintJson(DumpJson(Json{{"text", text}}));

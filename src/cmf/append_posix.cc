@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "base/system_error.h"
 #include "cmf/append.h"
 #include "cmf/shards.h"
 
@@ -21,7 +21,7 @@ class InPlaceFile : public AppendSink {
     file.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (file.fd_ < 0) {
       const ErrorKind kind = errno == ENOENT || errno == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo;
-      return Fail(kind, fmt::format("{}: cannot open for writing: {}", file.path_, std::strerror(errno)));
+      return Fail(kind, fmt::format("{}: cannot open for writing: {}", file.path_, SystemFault(errno)));
     }
     if (::flock(file.fd_, LOCK_EX | LOCK_NB) != 0) {
       return Fail(ErrorKind::kIo,
@@ -60,8 +60,7 @@ class InPlaceFile : public AppendSink {
  private:
   explicit InPlaceFile(std::string path) : path_(std::move(path)) {}
   [[nodiscard]] Error WriteError(int error) const {
-    const char* remedy = error == ENOSPC ? ": free some space and try again" : "";
-    return {ErrorKind::kIo, fmt::format("{}: appending failed: {}{}", path_, std::strerror(error), remedy)};
+    return {ErrorKind::kIo, fmt::format("{}: appending failed: {}", path_, SystemFault(error))};
   }
 
   std::string path_;

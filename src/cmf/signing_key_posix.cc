@@ -6,10 +6,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "base/mapped_file.h"
+#include "base/system_error.h"
 #include "cmf/signature.h"
 #include "cmf/signing_key.h"
 
@@ -29,7 +29,7 @@ Result<std::vector<std::byte>> CreateKey(const std::filesystem::path& path) {
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);  // O_EXCL does not follow links
   const auto fail = [&](int error) {
     return Fail(ErrorKind::kIo,
-                fmt::format("{}: cannot create the key: {}", path.string(), std::strerror(error)));
+                fmt::format("{}: cannot create the key: {}", path.string(), SystemFault(error)));
   };
   if (fd < 0) return fail(errno);
   const bool written =

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/config_limits.h"
+
 namespace cmforge::engine {
 namespace {
 
@@ -66,8 +68,8 @@ Result<void> Builder::CheckConfig() {
     if (value < least || value > most)
       return bad(fmt::format("{} {} is not within {}..{}", name, value, least, most));
   }
-  if (!(c.rms_norm_eps >= 0) || !std::isfinite(c.rms_norm_eps))
-    return bad(fmt::format("rms_norm_eps {}", c.rms_norm_eps));
+  if (auto numbers = CheckNumbers(c); !numbers)
+    return Fail(std::move(numbers).error().In(fmt::format("{}: config", path())));
   const auto has_layers = [&](size_t n) { return n == 0 || n == static_cast<size_t>(c.num_layers); };
   if (!has_layers(c.layer_types.size())) {
     return bad(fmt::format("{} layer_types for {} layers", c.layer_types.size(), c.num_layers));

@@ -94,6 +94,12 @@ void ChatSession::Reset() {
 
 Result<void> ChatSession::SetMessages(const Json& messages) {
   CMF_TRY(ChatRequest request, ParseChatRequest(messages));
+  for (size_t i = 0; i < request.messages.size(); ++i) {
+    const Json& message = request.messages[i];
+    if (message.is_object() && message.contains("role") && message["role"].is_string()) continue;
+    return Fail(ErrorKind::kUsage,
+                fmt::format("messages: entry {} has no role: write {{\"role\": ..., \"content\": ...}}", i));
+  }
   messages_ = std::move(request.messages);
   return {};
 }

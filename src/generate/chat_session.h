@@ -52,6 +52,8 @@ class ChatSession {
 
   ChatOptions& options() { return options_; }
   [[nodiscard]] const Json& messages() const { return messages_; }
+  /// Where the template comes from, for messages.
+  [[nodiscard]] const std::string& template_origin() const { return chat_.origin(); }
   [[nodiscard]] int64_t position() const { return sequence_ ? sequence_->position() : 0; }
   [[nodiscard]] int64_t context_length() const;
 
@@ -59,7 +61,7 @@ class ChatSession {
   void SetSystem(const std::string& text);
   /// Forgets all turns; the system message stays.
   void Reset();
-  /// Takes over a whole conversation. Fails: as ParseChatRequest.
+  /// Takes over a whole conversation. Fails: as ParseChatRequest; kUsage also for a message without a role.
   Result<void> SetMessages(const Json& messages);
 
   /// Adds a user message and generates the answer. An interrupted answer is kept as far as it came; when the

@@ -2,6 +2,7 @@
 #include "open/open_source.h"
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/messages.h"
 #include "checkpoint/safetensors.h"
 
 namespace cmforge {
@@ -77,6 +78,8 @@ Result<OpenedSource> OpenSource(const fs::path& path, MappedFile::Mode mode) {
   const fs::path sidecar = path.parent_path() / "tokenizer.json";
   if (source.tokenizer_json().empty() && fs::exists(sidecar, error)) {
     CMF_TRY(MappedFile mapped, MappedFile::Open(sidecar, mode));
+    if (IsLfsPointer(mapped.bytes())) return Fail(LfsPointerError(sidecar.string()));
+    if (IsBlank(AsText(mapped.bytes()))) return Fail(BlankFileError(sidecar.string()));
     source.tokenizer_file = std::make_shared<const MappedFile>(std::move(mapped));
     source.tokenizer_path = sidecar.string();
     source.warnings.push_back(fmt::format("{}: no tokenizer inside: using '{}' beside it", path.string(),

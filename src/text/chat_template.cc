@@ -156,11 +156,11 @@ Result<ChatRequest> ParseChatRequest(const Json& json) {
 
 Result<ChatTemplate> ChatTemplate::Parse(const ChatTemplateText& text, Tokens special_tokens) {
   CMF_TRY(jinja::Template parsed, jinja::Template::Parse(text.source, text.origin));
-  return ChatTemplate(std::move(parsed), text.source, std::move(special_tokens));
+  return ChatTemplate(std::move(parsed), text, std::move(special_tokens));
 }
 
 ChatTemplate ChatTemplate::ChatMl() {
-  ChatTemplate chat(jinja::Template::Parse(kChatMl, "ChatML").value(), std::string(kChatMl), {});
+  ChatTemplate chat(jinja::Template::Parse(kChatMl, "ChatML").value(), {std::string(kChatMl), "ChatML"}, {});
   chat.is_fallback_ = true;
   return chat;
 }

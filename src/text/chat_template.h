@@ -80,15 +80,20 @@ class ChatTemplate {
   [[nodiscard]] Result<std::vector<ChatSegment>> RenderSegments(const ChatRequest& request) const;
 
   [[nodiscard]] const std::string& source() const { return source_; }
+  /// Where the template comes from, for messages: what the template itself raises does not name it.
+  [[nodiscard]] const std::string& origin() const { return origin_; }
   [[nodiscard]] bool is_fallback() const { return is_fallback_; }
 
  private:
-  ChatTemplate(jinja::Template parsed, std::string source, Tokens tokens)
-      : parsed_(std::move(parsed)), source_(std::move(source)), tokens_(std::move(tokens)) {}
+  ChatTemplate(jinja::Template parsed, ChatTemplateText text, Tokens tokens)
+      : parsed_(std::move(parsed)),
+        source_(std::move(text.source)),
+        origin_(std::move(text.origin)),
+        tokens_(std::move(tokens)) {}
   [[nodiscard]] Json Context(const ChatRequest& request) const;
 
   jinja::Template parsed_;
-  std::string source_;
+  std::string source_, origin_;
   Tokens tokens_;
   bool is_fallback_ = false;
 };

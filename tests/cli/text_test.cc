@@ -98,6 +98,24 @@ TEST_F(Text, ChatsThroughAPipe) {
   EXPECT_NE(ran.err.find("/nonsense: no such command"), std::string::npos);
 }
 
+TEST_F(Text, ChatsInJsonLines) {
+  std::ofstream(Path("load.json")) << R"(["no message"])";
+  const Ran ran = Run({"chat", "--greedy", "--json"}, "What color is the sky?\n/tokens\n/nonsense\n/set top-k -3\n\xFF\n/load " +
+                                                          Path("load.json") + "\n/reset\nWhat color is the sky?\n");
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  std::istringstream lines(ran.out);
+  std::vector<Json> answers;
+  for (std::string line; std::getline(lines, line);) answers.push_back(ParseJson(line, "line").value());
+  ASSERT_EQ(answers.size(), 7u) << ran.out;
+  EXPECT_EQ(answers[0]["text"], "The sky is blue.");
+  EXPECT_EQ(answers[0]["finish"], "stop");
+  EXPECT_TRUE(answers[1].contains("info"));
+  for (const size_t wrong : {2, 3, 4, 5}) EXPECT_TRUE(answers[wrong].contains("error")) << ran.out;
+  EXPECT_EQ(answers[6]["text"], "The sky is blue.");
+  EXPECT_EQ(Run({"run", "--greedy", "--json"}, "What color is the sky?\n").json()["text"], "The sky is blue.");
+}
+
 TEST_F(Text, AStateContinuesWhereItWasSaved) {
   const std::vector<std::string> base = {"run", "--raw", "--greedy", "--json"};
   const auto with = [&](std::vector<std::string> more) {

@@ -1,4 +1,7 @@
 // The command line itself: help, usage errors, environment names, exit codes.
+#include <map>
+#include <sstream>
+
 #include "cli/program.h"
 
 namespace cmforge {
@@ -63,6 +66,166 @@ TEST_F(Usage, FlagsHaveEnvironmentNamesAndWin) {
   EXPECT_EQ(Run(command, "", {"CMFORGE_MAX_TOKENS=5"}).json()["tokens"].size(), 5u);
   EXPECT_EQ(Run(flagged, "", {"CMFORGE_MAX_TOKENS=5"}).json()["tokens"].size(), 3u);
   EXPECT_EQ(Run(command, "", {"CMFORGE_ISA=nonsense"}).status, 2);
+}
+
+struct Flag {
+  std::string name, type, variable, meaning;  // "--threads", "INT", "CMFORGE_THREADS", the help
+};
+
+/// The flags in one command's help.
+std::vector<Flag> Flags(const std::string& help) {
+  std::vector<Flag> flags;
+  std::istringstream lines(help.substr(help.find("Options:")));
+  for (std::string line; std::getline(lines, line) && !line.starts_with("Example:");) {
+    const size_t name = line.find("--");
+    if (!line.starts_with("  -") || name == line.npos || line.find("--help") != line.npos) {
+      if (!flags.empty() && line.starts_with("   "))
+        flags.back().meaning += line.substr(line.find_first_not_of(' '));
+      continue;
+    }
+    Flag flag;
+    const size_t end = line.find_first_of(" ,", name);
+    flag.name = line.substr(name, end - name);
+    for (const char* type : {"UINT", "INT", "FLOAT", "TEXT"}) {
+      if (line.compare(end, 1 + std::string(type).size(), std::string(" ") + type) == 0) flag.type = type;
+    }
+    if (const size_t env = line.find("(Env:"); env != line.npos) {
+      const size_t close = line.find(')', env);
+      flag.variable = line.substr(env + 5, close - env - 5);
+      flag.meaning = line.substr(std::min(line.size(), std::max(close + 1, line.find_first_not_of(' ', close + 1))));
+    }
+    flags.push_back(flag);
+  }
+  return flags;
+}
+
+struct Command {
+  std::vector<std::string> words;  // {"coreml", "info"}
+  std::vector<Flag> flags;
+};
+
+class EveryCommand : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    Collect({});
+    ASSERT_GE(commands_.size(), 14u);
+  }
+
+  std::vector<Command> commands_;  // as the program itself lists them
+
+ private:
+  void Collect(std::vector<std::string> words) {
+    words.push_back("--help");
+    const std::string help = Run(words).out;
+    words.pop_back();
+    if (!words.empty()) commands_.push_back({words, Flags(help)});
+    const size_t list = help.find("Subcommands:");
+    if (list == help.npos) return;
+    std::istringstream lines(help.substr(list));
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line) && line.starts_with("  ")) {
+      if (line[2] == ' ') continue;
+      auto below = words;
+      below.push_back(line.substr(2, line.find(' ', 2) - 2));
+      Collect(below);
+    }
+  }
+};
+
+TEST_F(EveryCommand, HasOneVariableAFlagAndOneMeaningAVariable) {
+  std::map<std::string, std::string> meaning_of;
+  for (const Command& command : commands_) {
+    for (const Flag& flag : command.flags) {
+      ASSERT_EQ(flag.variable.find("CMFORGE_"), 0u) << command.words.back() << " " << flag.name;
+      const auto [known, is_new] = meaning_of.emplace(flag.variable, flag.meaning);
+      EXPECT_EQ(known->second, flag.meaning) << flag.variable << " in " << command.words.back();
+    }
+  }
+  for (const char* name : {"CMFORGE_THREADS", "CMFORGE_ISA", "CMFORGE_JSON", "CMFORGE_COMPUTE", "CMFORGE_KV",
+                           "CMFORGE_CONTEXT", "CMFORGE_TOKENS", "CMFORGE_MAX_TOKENS", "CMFORGE_SEED",
+                           "CMFORGE_PPL_CONTEXT", "CMFORGE_PPL_TOKENS", "CMFORGE_JINJA_CONTEXT"}) {
+    EXPECT_TRUE(meaning_of.contains(name)) << name;
+  }
+}
+
+TEST_F(EveryCommand, RefusesNumbersThatMakeNoSenseByName) {
+  for (const Command& command : commands_) {
+    for (const Flag& flag : command.flags) {
+      if (flag.type.empty() || flag.type == "TEXT") continue;
+      std::vector<std::string> wrong = {"-5", "1e400", "many", ""};
+      if (flag.name.find("-penalty") != flag.name.npos) wrong.erase(wrong.begin());  // these may be negative
+      for (const std::string& value : wrong) {
+        auto words = command.words;
+        words.push_back(flag.name + "=" + value);
+        const Ran ran = Run(words);
+        EXPECT_EQ(ran.status, 2) << command.words.back() << " " << flag.name << "=" << value << " " << ran.err;
+        EXPECT_NE(ran.err.find(flag.name.substr(2)), std::string::npos) << ran.err;
+      }
+    }
+  }
+}
+
+TEST_F(Usage, AVariableOfAnotherCommandDoesNotDisturb) {
+  const std::vector<std::string> command = {"generate", "--tokens", "11,12", "--greedy", "--json", "-n", "2"};
+  const Ran plain = Run(command);
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(Run(command, "", {"CMFORGE_REPEAT=x", "CMFORGE_PPL_CONTEXT=-1", "CMFORGE_MEAN_BITS=99"}).out, plain.out);
+}
+
+TEST_F(Usage, FlagsWinOverVariablesThatAllCommandsShare) {
+  const Ran ran = Run({"bench", "--threads", "1", "--prompt-tokens", "4", "--gen-tokens", "0", "--json"}, "",
+                      {"CMFORGE_THREADS=3", "CMFORGE_REPEAT=1"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.json()["threads"], 1);
+  EXPECT_EQ(Run({"bench", "--prompt-tokens", "4", "--gen-tokens", "0", "--json", "--repeat", "1"}, "",
+                {"CMFORGE_THREADS=3", "CMFORGE_BENCH_THREADS=2"})
+                .json()["threads"],
+            2)
+      << "the command's own name is the closer one";
+}
+
+TEST_F(Usage, AnUnknownInstructionSetIsTheFlagsFault) {
+  for (const char* command : {"info", "verify", "run", "logits", "tokenize"}) {
+    const Ran ran = Run({command, "--isa", "sse9", std::string(command) == "logits" ? "--tokens=1" : "x"});
+    EXPECT_EQ(ran.status, 2) << command;
+    EXPECT_EQ(ran.err.find("cmforge: error: --isa: unknown instruction set 'sse9': choose one of reference"), 0u)
+        << ran.err;
+  }
+}
+
+TEST_F(Usage, BenchRefusesWhatDoesNotFitBeforeItWorks) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--prompt-tokens", "16,100000"},
+                                                {"--depth", "0,100000"},
+                                                {"--depth", "2040", "--gen-tokens", "9"},
+                                                {"--context", "64", "--gen-tokens", "64"},
+                                                {"--context", "1000000"}}) {
+    std::vector<std::string> command = {"bench", "--json"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const Ran ran = Run(command);
+    EXPECT_EQ(ran.status, 7) << flags[0];
+    EXPECT_EQ(ran.err.find("cmforge: error: --"), 0u) << ran.err;
+    EXPECT_EQ(ran.out, "");
+  }
+  const Ran small = Run({"bench", "--context", "64", "--repeat", "1", "--json"});
+  ASSERT_EQ(small.status, 0) << small.err;
+  EXPECT_EQ(small.json()["prefill"][0]["tokens"], 64) << "what is not given adapts";
+}
+
+TEST_F(Usage, TokenIdsOutsideTheVocabularyAreNamed) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"detokenize", "--tokens", "5,99999999"},
+        {"logits", "--tokens", "5,99999999"},
+        {"generate", "--tokens", "5,99999999", "-n", "1"}}) {
+    const Ran ran = Run(command);
+    EXPECT_EQ(ran.status, 2) << command[0];
+    EXPECT_EQ(ran.out, "");
+    EXPECT_NE(ran.err.find("99999999"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("4096"), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(Run({"detokenize", "--jsonl"}, "{\"ids\":[99999999]}\n").out, "{\"text\":\"\"}\n")
+      << "lines answer as the reference library does";
 }
 
 TEST_F(Usage, AThreadCountChangesNothing) {

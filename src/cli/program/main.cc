@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/environment.h"
 #include "cli/signals.h"
 #include "kernels/isa.h"
 
@@ -11,19 +12,6 @@ namespace {
 
 using namespace cmforge;       // NOLINT
 using namespace cmforge::cli;  // NOLINT
-
-/// Every flag may also come from the environment as CMFORGE_FLAG_NAME; the command line wins.
-void NameEnvironment(CLI::App* app) {
-  for (CLI::Option* option : app->get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help" ||
-        option->get_lnames()[0] == "version")
-      continue;
-    std::string name = "CMFORGE_";
-    for (const char c : option->get_lnames()[0]) name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
-    option->envname(name);
-  }
-  for (CLI::App* command : app->get_subcommands({})) NameEnvironment(command);
-}
 
 int Run(int argc, char** argv) {
   Cli cli;
@@ -34,7 +22,7 @@ int Run(int argc, char** argv) {
                     AddMoeStats, AddMoeMask, AddMoeDefrag}) {
     add(cli);
   }
-  NameEnvironment(&cli.app);
+  NameEnvironment(cli.app, std::span(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0));
   const auto commands = cli.app.get_subcommands({});
   if (argc > 1 && argv[1][0] != '-' &&
       std::none_of(commands.begin(), commands.end(), [&](const CLI::App* c) { return c->get_name() == argv[1]; })) {
@@ -54,6 +42,10 @@ int Run(int argc, char** argv) {
         fmt::format("command line: {}: see `cmforge {}--help`", error.what(),
                     cli.app.get_subcommands().empty() ? "" : cli.app.get_subcommands()[0]->get_name() + " "));
     return ExitCode(ErrorKind::kUsage);
+  }
+  if (const auto isa = ParseIsa(cli.common.isa); !isa) {
+    PrintError(fmt::format("--isa: {}", isa.error().message));
+    return ExitCode(isa.error().kind);
   }
   InstallSignalHandlers();
   const auto result = cli.action();

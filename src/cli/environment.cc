@@ -1,0 +1,69 @@
+// Environment names, derived from the commands as they are.
+#include "cli/environment.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cmforge::cli {
+namespace {
+
+std::string Upper(std::string_view name) {
+  std::string upper;
+  for (const char c : name)
+    upper += c == '-' || c == ' ' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return upper;
+}
+
+struct Flag {
+  CLI::Option* option;
+  const CLI::App* app;
+  std::string command;  // "PPL", "COREML_CONVERT"
+};
+
+// By long name: every flag of every command, whatever their depth.
+void Collect(CLI::App& app, const std::string& prefix, std::map<std::string, std::vector<Flag>>& flags) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty()) continue;  // a positional argument
+    const std::string& name = option->get_lnames()[0];
+    if (name == "help" || name == "version") continue;
+    flags[name].push_back({option, &app, prefix});
+  }
+  for (CLI::App* command : app.get_subcommands({}))
+    Collect(*command, (prefix.empty() ? "" : prefix + "_") + Upper(command->get_name()), flags);
+}
+
+}  // namespace
+
+void NameEnvironment(CLI::App& app, std::span<const char* const> arguments) {
+  const CLI::App* chosen = &app;
+  for (const char* word : arguments) {
+    const auto named = chosen->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+    if (named.empty()) break;
+    chosen = named[0];
+  }
+  std::map<std::string, std::vector<Flag>> flags;
+  Collect(app, "", flags);
+  for (auto& [name, uses] : flags) {
+    std::map<std::string, int> commands_of;  // by meaning
+    for (const Flag& flag : uses) ++commands_of[flag.option->get_description()];
+    int most = 0, leaders = 0;
+    for (const auto& [meaning, count] : commands_of) {
+      leaders = count > most ? 1 : leaders + (count == most ? 1 : 0);
+      most = std::max(most, count);
+    }
+    for (const Flag& flag : uses) {
+      if (flag.app != chosen) continue;
+      const std::string own = "CMFORGE_" + flag.command + "_" + Upper(name);
+      const bool has_short = leaders == 1 && commands_of[flag.option->get_description()] == most;
+      const bool use_short = has_short && std::getenv(own.c_str()) == nullptr;
+      flag.option->envname(use_short ? "CMFORGE_" + Upper(name) : own);
+    }
+  }
+}
+
+}  // namespace cmforge::cli

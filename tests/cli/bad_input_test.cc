@@ -1,0 +1,145 @@
+// Files that are wrong: the exit code says so, the one line on stderr names the file and what to do.
+#include <unistd.h>
+
+#include "cli/program.h"
+
+namespace cmforge {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BadInput : public CliTest {
+ protected:
+  /// A copy of the repository's model (weights linked) whose `file` holds `text`.
+  std::string ModelWith(const std::string& file, const std::string& text) {
+    const fs::path from = fs::path(CMFORGE_SOURCE_DIR) / "models" / "tiny-qwen3", to = folder_ / "model";
+    fs::remove_all(to);
+    fs::create_directories(to);
+    for (const auto& entry : fs::directory_iterator(from)) {
+      if (entry.path().filename() != file) fs::create_symlink(entry.path(), to / entry.path().filename());
+    }
+    Write(to / file, text);
+    return to.string();
+  }
+  std::string ConfigWith(const std::string& key, const Json& value) {
+    Json config =
+        ParseJson(Slurp(fs::path(CMFORGE_SOURCE_DIR) / "models" / "tiny-qwen3" / "config.json"), "config").value();
+    config[key] = value;
+    return ModelWith("config.json", DumpJson(config));
+  }
+  static void Write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+  /// One line that begins with the program's name and `file`, and no output.
+  static void ExpectBlames(const Ran& ran, int status, const std::string& file) {
+    EXPECT_EQ(ran.status, status) << ran.err;
+    EXPECT_EQ(ran.out, "");
+    EXPECT_NE(ran.err.find("cmforge: error: " + file), std::string::npos) << ran.err;
+    const size_t error = ran.err.find("cmforge: error: ");
+    EXPECT_EQ(std::count(ran.err.begin() + static_cast<long>(error), ran.err.end(), '\n'), 1) << ran.err;
+  }
+};
+
+TEST_F(BadInput, AbsurdNumbersInAConfigAreRefused) {
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{{"rope_theta", 1e300},
+                                                                            {"rope_theta", 0},
+                                                                            {"rope_theta", -10000},
+                                                                            {"rms_norm_eps", 1e300},
+                                                                            {"rms_norm_eps", 0},
+                                                                            {"rms_norm_eps", -1e-6},
+                                                                            {"rms_norm_eps", 1e-300},
+                                                                            {"num_loops", 1000000}}) {
+    const std::string model = ConfigWith(key, value);
+    const Ran ran = Run({"convert", "--model", model, "--output", Path("out.cmf")});
+    ExpectBlames(ran, 4, model + "/config.json: ");
+    EXPECT_NE(ran.err.find(key), std::string::npos) << ran.err;
+    EXPECT_FALSE(fs::exists(Path("out.cmf")));
+    EXPECT_EQ(Run({"logits", model, "--tokens", "1"}).status, 4);
+  }
+}
+
+TEST_F(BadInput, ATokenizerThatIsEmptyOrBrokenIsNotNoTokenizer) {
+  for (const std::string text : {"", " \n\t\r\n", "{\"version\": \"1.0\", ", "[]", "version https://git-lfs.github.com/spec/"}) {
+    const std::string model = ModelWith("tokenizer.json", text);
+    ExpectBlames(Run({"convert", "--model", model, "--output", Path("out.cmf")}), 4, model + "/tokenizer.json");
+    EXPECT_FALSE(fs::exists(Path("out.cmf")));
+    ExpectBlames(Run({"run", model, "--prompt", "x", "-n", "1"}), 4, model + "/tokenizer.json");
+    ExpectBlames(Run({"tokenize", model + "/tokenizer.json", "--text", "x"}), 4, model + "/tokenizer.json");
+  }
+  // Beside a file without one, too.
+  const std::string model = ModelWith("other", "");
+  ASSERT_EQ(Run({"convert", "-q", "--model", model, "--no-tokenizer", "--output", Path("bare.cmf")}).status, 0);
+  Write(Path("tokenizer.json"), "\n");
+  ExpectBlames(Run({"tokenize", Path("bare.cmf"), "--text", "x"}), 4, Path("tokenizer.json"));
+}
+
+TEST_F(BadInput, TextThatIsNotUtf8IsTheFilesFault) {
+  const std::string bad = Path("bad");
+  Write(bad, "good \xC3\xA9 then \xE9");
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"tokenize", "--file", bad},
+                                                  {"ppl", "--file", bad},
+                                                  {"template", "--messages", bad},
+                                                  {"jinja", "--template", bad},
+                                                  {"generate", "--tokens", "@" + bad},
+                                                  {"run", "--prompt", "x", "--tools", bad}}) {
+    ExpectBlames(Run(command), 4, bad + ": ");
+  }
+  const Ran ran = Run({"tokenize"}, "\xFF");
+  ExpectBlames(ran, 4, "standard input: byte 0 (0xff)");
+  EXPECT_NE(Run({"tokenize", "--file", bad}).err.find("byte 13 (0xe9)"), std::string::npos);
+}
+
+TEST_F(BadInput, JsonOfAnotherShapeIsTheFilesFault) {
+  Write(Path("m.json"), R"([{"role":"user","content":"Hi"}])");
+  Write(Path("t.jinja"), "{{ x }}");
+  for (const std::string text : {"\"text\"", "{\"a\": 1}", "{\"messages\": 3}", "3"}) {
+    Write(Path("wrong"), text);
+    ExpectBlames(Run({"template", "--messages", Path("wrong")}), 4, Path("wrong") + ": ");
+    ExpectBlames(Run({"template", "--messages", Path("m.json"), "--tools", Path("wrong")}), 4, Path("wrong") + ": ");
+  }
+  for (const std::string text : {"\"text\"", "[]", "3"}) {
+    Write(Path("wrong"), text);
+    ExpectBlames(Run({"jinja", "--template", Path("t.jinja"), "--context", Path("wrong")}), 4, Path("wrong") + ": ");
+  }
+}
+
+TEST_F(BadInput, TemplateErrorsNameTheTemplateAndARemedy) {
+  Write(Path("m.json"), R"([{"role":"user","content":"Hi"}])");
+  Write(Path("c.json"), "{}");
+  for (const auto& [source, fact] : std::vector<std::pair<std::string, std::string>>{
+           {"{{ raise_exception('roles must alternate') }}", "roles must alternate: "},
+           {"\n{{ nothing.at.all }}", ":2: 'nothing' is undefined: "},
+           {"{% if %}", ":1: expected an expression, got '%}': "},
+           {"{{ messages.append(1) }}{{ [].append(1) }}", ":1: "},
+           {"{{ 1 + 'a' }}", ":1: TypeError"}}) {
+    Write(Path("t.jinja"), source);
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"template", "--messages", Path("m.json"), "--template", Path("t.jinja")},
+          {"jinja", "--template", Path("t.jinja"), "--context", Path("c.json")}}) {
+      if (command[0] == "jinja" && source.find("raise") != source.npos) continue;  // only chat templates have it
+      const Ran ran = Run(command);
+      ExpectBlames(ran, 4, Path("t.jinja") + ":");
+      EXPECT_NE(ran.err.find(fact), std::string::npos) << ran.err;
+      EXPECT_NE(ran.err.find(source.find("raise") != source.npos ? "change that" : "correct the template"),
+                std::string::npos)
+          << ran.err;
+    }
+  }
+}
+
+TEST_F(BadInput, FilesThatCannotBeOpenedSayWhatToDo) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"tokenize", "--file", Path("none")},
+                                                  {"info", Path("none")},
+                                                  {"template", "--messages", Path("none")},
+                                                  {"generate", "--tokens", "@" + Path("none")}}) {
+    const Ran ran = Run(command);
+    ExpectBlames(ran, 3, Path("none") + ": cannot open: no such file or directory: check the path");
+  }
+  if (geteuid() == 0) return;  // who may read everything
+  Write(Path("secret"), "x");
+  fs::permissions(Path("secret"), fs::perms::none);
+  ExpectBlames(Run({"tokenize", "--file", Path("secret")}), 6,
+               Path("secret") + ": cannot open: permission denied: change its permissions");
+}
+
+}  // namespace
+}  // namespace cmforge
