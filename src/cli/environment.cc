@@ -12,17 +12,27 @@
 namespace cmforge::cli {
 namespace {
 
-std::string Upper(std::string_view name) {
-  std::string upper;
-  for (const char c : name)
-    upper += c == '-' || c == ' ' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return upper;
+char Upper(char c) { return static_cast<char>(std::toupper(static_cast<unsigned char>(c))); }
+
+std::string FlagWord(std::string_view name) {
+  std::string word;
+  for (const char c : name) word += c == '-' ? '_' : Upper(c);
+  return word;
+}
+
+// Without its hyphens: `moe-mask --stats` must not read what `run --moe-mask-stats` does.
+std::string CommandWord(std::string_view name) {
+  std::string word;
+  for (const char c : name) {
+    if (c != '-') word += Upper(c);
+  }
+  return word;
 }
 
 struct Flag {
   CLI::Option* option;
   const CLI::App* app;
-  std::string command;  // "PPL", "COREML_CONVERT"
+  std::string command;  // "PPL", "MOEMASK", "COREML_CONVERT"
 };
 
 // By long name: every flag of every command, whatever their depth.
@@ -34,7 +44,7 @@ void Collect(CLI::App& app, const std::string& prefix, std::map<std::string, std
     flags[name].push_back({option, &app, prefix});
   }
   for (CLI::App* command : app.get_subcommands({}))
-    Collect(*command, (prefix.empty() ? "" : prefix + "_") + Upper(command->get_name()), flags);
+    Collect(*command, (prefix.empty() ? "" : prefix + "_") + CommandWord(command->get_name()), flags);
 }
 
 }  // namespace
@@ -58,10 +68,10 @@ void NameEnvironment(CLI::App& app, std::span<const char* const> arguments) {
     }
     for (const Flag& flag : uses) {
       if (flag.app != chosen) continue;
-      const std::string own = "CMFORGE_" + flag.command + "_" + Upper(name);
+      const std::string own = "CMFORGE_" + flag.command + "_" + FlagWord(name);
       const bool has_short = leaders == 1 && commands_of[flag.option->get_description()] == most;
       const bool use_short = has_short && std::getenv(own.c_str()) == nullptr;
-      flag.option->envname(use_short ? "CMFORGE_" + Upper(name) : own);
+      flag.option->envname(use_short ? "CMFORGE_" + FlagWord(name) : own);
     }
   }
 }
