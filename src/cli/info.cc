@@ -1,6 +1,7 @@
 // cmforge info: what is in a model, for people (sizes as bars) and for scripts.
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -16,6 +17,26 @@ struct Options {
   ModelArgument model;
   bool tensors = false, header = false;
 };
+
+struct Amount {
+  int64_t tensors = 0, weights = 0;
+  uint64_t bytes = 0;
+  std::set<DType> dtypes;
+
+  void Add(const TensorInfo& tensor) {
+    ++tensors;
+    weights += ElementCount(tensor.shape).value_or(0);
+    bytes += tensor.nbytes;
+    dtypes.insert(tensor.dtype);
+  }
+};
+
+/// What tensors are for, and how those of each role are stored.
+std::map<TensorRole, Amount> ByRole(const TensorSource& source) {
+  std::map<TensorRole, Amount> roles;
+  for (const TensorInfo& tensor : source.tensors()) roles[RoleOf(tensor.name, tensor.shape)].Add(tensor);
+  return roles;
+}
 
 Json MaskJson(const cmf::TaskMask& mask) {
   return {{"task_id", mask.task_id},
@@ -59,6 +80,12 @@ Json InfoJson(const OpenedSource& source) {
     }
     json["tensors"].push_back(std::move(entry));
   }
+  json["roles"] = Json::object();
+  for (const auto& [role, amount] : ByRole(*source.tensors)) {
+    Json& entry = json["roles"][std::string(RoleName(role))];
+    entry = {{"tensors", amount.tensors}, {"weights", amount.weights}, {"bytes", amount.bytes}};
+    for (const DType dtype : amount.dtypes) entry["encodings"].push_back(DTypeName(dtype));
+  }
   json["skipped"] =
       std::vector<std::string>(source.tensors->skipped().begin(), source.tensors->skipped().end());
   json["masks"] = Json::array();
@@ -71,26 +98,26 @@ Json InfoJson(const OpenedSource& source) {
   return json;
 }
 
-struct Amount {
-  int64_t tensors = 0, weights = 0;
-  uint64_t bytes = 0;
-};
 
 template <class Key>
 void PrintBars(const char* title, const std::map<Key, Amount>& amounts, uint64_t total,
-               std::string_view (*name)(Key)) {
+               std::string_view (*name)(Key), bool with_encodings) {
   const bool colour = StdoutHasColour();
   fmt::print("\n{}\n", title);
   for (const auto& [key, amount] : amounts) {
     const double share = total ? static_cast<double>(amount.bytes) / static_cast<double>(total) : 0;
     std::string bar;
     for (int i = 0; i < static_cast<int>(share * 30 + 0.5); ++i) bar += "█";
+    std::string encodings;
+    for (const DType dtype : amount.dtypes)
+      encodings += fmt::format("{}{}", encodings.empty() ? ": " : ", ", DTypeName(dtype));
     fmt::print(
-        "  {:<13}{}{}{}{:<{}} {:>9} {:>5.1f}%  {:>5} tensors, {:>7.1f} M weights, {:.2f} bits each\n",
+        "  {:<13}{}{}{}{:<{}} {:>9} {:>5.1f}%  {:>5} tensors, {:>7.1f} M weights, {:.2f} bits each{}\n",
         name(key), colour ? "\033[36m" : "", bar, colour ? "\033[0m" : "", "",
         30 - static_cast<int>(share * 30 + 0.5), HumanBytes(static_cast<double>(amount.bytes)), share * 100,
         amount.tensors, static_cast<double>(amount.weights) / 1e6,
-        amount.weights ? static_cast<double>(amount.bytes) * 8 / static_cast<double>(amount.weights) : 0.0);
+        amount.weights ? static_cast<double>(amount.bytes) * 8 / static_cast<double>(amount.weights) : 0.0,
+        with_encodings ? encodings : "");
   }
 }
 
@@ -119,19 +146,13 @@ void PrintSummary(const OpenedSource& source) {
                c.mtp ? ", with a multi-token prediction head" : "");
   }
   std::map<DType, Amount> types;
-  std::map<TensorRole, Amount> roles;
   uint64_t total = 0;
   for (const TensorInfo& tensor : source.tensors->tensors()) {
-    const int64_t count = ElementCount(tensor.shape).value_or(0);
-    for (Amount* amount : {&types[tensor.dtype], &roles[RoleOf(tensor.name, tensor.shape)]}) {
-      ++amount->tensors;
-      amount->weights += count;
-      amount->bytes += tensor.nbytes;
-    }
+    types[tensor.dtype].Add(tensor);
     total += tensor.nbytes;
   }
-  PrintBars<DType>("by encoding", types, total, DTypeName);
-  PrintBars<TensorRole>("by role", roles, total, RoleName);
+  PrintBars<DType>("by encoding", types, total, DTypeName, false);
+  PrintBars<TensorRole>("by role", ByRole(*source.tensors), total, RoleName, true);
   fmt::print("\n  {} tensors, {}", source.tensors->tensors().size(), HumanBytes(static_cast<double>(total)));
   if (!source.tensors->skipped().empty())
     fmt::print(", {} skipped as not part of the text model", source.tensors->skipped().size());

@@ -1,10 +1,11 @@
-// EmitAppend: the write sequence of an append-only edit.
+// EmitAppend, the write sequence of an append-only edit, and Append, which applies it.
 #include "cmf/append.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "cmf/hash64.h"
+#include "cmf/shards.h"
 #include "cmf/writer.h"
 
 namespace cmforge::cmf {
@@ -13,7 +14,7 @@ namespace {
 // Writes at the tail, one thing after the other, zeros between.
 class Tail {
  public:
-  Tail(AppendSink& sink, uint64_t end) : sink_(sink), end_(end) {}
+  Tail(InPlaceSink& sink, uint64_t end) : sink_(sink), end_(end) {}
 
   Result<void> AlignTo(uint64_t position) {
     const std::vector<std::byte> zeros(position - end_);
@@ -33,7 +34,7 @@ class Tail {
   [[nodiscard]] uint64_t end() const { return end_; }
 
  private:
-  AppendSink& sink_;
+  InPlaceSink& sink_;
   uint64_t end_;
 };
 
@@ -54,9 +55,24 @@ Result<std::vector<DirectoryEntry>> RemainingEntries(const Part& part, const App
   return entries;
 }
 
+// Names must stay unique over a whole set, and only shard 1 is edited.
+Result<void> CheckOtherShards(const File& file, const AppendEdits& edits) {
+  for (const auto* names : {&edits.add, &edits.remove}) {
+    for (const std::string& name : *names) {
+      const TensorInfo* info = file.Find(name);
+      if (info == nullptr || file.PlaceOf(*info).part == 0) continue;
+      return Fail(
+          ErrorKind::kUnsupported,
+          fmt::format("{}: tensor '{}' lies in {}: only shard 1 grows in place: use unshard first",
+                      file.path(), name, file.parts()[static_cast<size_t>(file.PlaceOf(*info).part)].path));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<void> EmitAppend(const Part& part, const AppendEdits& edits, AppendSink& sink, const RunControl& run) {
+Result<void> EmitAppend(const Part& part, const AppendEdits& edits, InPlaceSink& sink, const RunControl& run) {
   CMF_TRY(std::vector<DirectoryEntry> entries, RemainingEntries(part, edits));
   Envelope envelope = part.envelope;
   Header header = edits.header.value_or(part.header);
@@ -115,6 +131,20 @@ Result<void> EmitAppend(const Part& part, const AppendEdits& edits, AppendSink& 
   const EnvelopeBytes packed = PackEnvelope(envelope);
   CMF_CHECK(sink.WriteAt(0, std::as_bytes(std::span(&packed, 1))));
   return sink.Sync();
+}
+
+Result<void> Append(const std::filesystem::path& path, const AppendEdits& edits, const RunControl& run) {
+  std::filesystem::path first = path;
+  {
+    CMF_TRY(const File named, File::Open(path, MappedFile::Mode::kMap, File::Shards::kThisFile));
+    if (!named.is_complete()) first = SiblingPath(path, 1);
+  }
+  CMF_TRY(InPlaceFile target, InPlaceFile::Open(first));
+  CMF_TRY(const File file, File::Open(first));  // after the lock: nobody else changes it now
+  CMF_CHECK(CheckOtherShards(file, edits));
+  auto status = EmitAppend(file.parts()[0], edits, target, run);
+  if (!status && !target.envelope_begun()) target.CutTo(file.parts()[0].bytes.size());
+  return status;
 }
 
 }  // namespace cmforge::cmf

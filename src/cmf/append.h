@@ -17,6 +17,7 @@
 
 #include "base/progress.h"
 #include "cmf/file.h"
+#include "cmf/in_place_file.h"
 
 namespace cmforge::cmf {
 
@@ -28,16 +29,8 @@ struct AppendEdits {
   std::optional<MaskCatalog> masks;  // replaces the catalog (empty: no masks section any more)
 };
 
-/// Where an append goes: the file, or a recorder in tests.
-class AppendSink {
- public:
-  virtual ~AppendSink() = default;
-  virtual Result<void> WriteAt(uint64_t offset, Bytes bytes) = 0;
-  virtual Result<void> Sync() = 0;  // everything written so far is on disk before anything written later
-};
-
 /// Emits the write sequence that turns `part` (one file; of a set: shard 1) into the edited file.
-Result<void> EmitAppend(const Part& part, const AppendEdits& edits, AppendSink& sink,
+Result<void> EmitAppend(const Part& part, const AppendEdits& edits, InPlaceSink& sink,
                         const RunControl& run = {});
 
 /// Applies the edits to the file in place (a set of shards: to shard 1). Takes a lock, so that two appends

@@ -2,6 +2,7 @@
 #include "cmf/writer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "cmf/hash64.h"
 #include "cmf/sparse_index.h"
@@ -32,6 +33,12 @@ uint32_t FeaturesOf(const Header& header, std::span<const DirectoryEntry> entrie
     if (entry.info.dtype == DType::kQ8TwoField || entry.info.dtype == DType::kVbit) features |= kQuant2F;
   }
   return features;
+}
+
+std::string QuantTypeOf(std::span<const DirectoryEntry> entries) {
+  std::array<uint64_t, kCmfDTypeCount> bytes = {};
+  for (const DirectoryEntry& entry : entries) bytes[static_cast<size_t>(entry.info.dtype)] += entry.info.nbytes;
+  return std::string(QuantTypeWord(static_cast<DType>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())));
 }
 
 Result<void> CheckPayload(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload) {
@@ -75,7 +82,6 @@ Result<Writer> Writer::Create(const std::filesystem::path& target, Header header
   writer.data_off_ = AlignUp(kEnvelopeSize + HeaderBound(header) + DirectorySize(names), kDataAlignment);
   writer.header_ = std::move(header);
   writer.entries_.reserve(names.size());
-  writer.bytes_by_dtype_.assign(kCmfDTypeCount, 0);
   CMF_TRY(writer.file_, AtomicFile::Create(target));
   CMF_CHECK(writer.file_.PadTo(writer.data_off_));
   return writer;
@@ -95,7 +101,6 @@ Result<void> Writer::Add(std::string_view name, DType dtype, std::span<const int
   CMF_CHECK(file_.PadTo(data_off_ + entry.offset));
   CMF_CHECK(file_.WriteAt(data_off_ + entry.offset, payload));
   data_end_ = entry.offset + payload.size();
-  bytes_by_dtype_[static_cast<size_t>(dtype)] += payload.size();
   entries_.push_back(std::move(entry));
   return {};
 }
@@ -124,10 +129,7 @@ Result<WriteSummary> Writer::Finish(const TailSections& tail) {
     CMF_CHECK(put_section(PackSparseIndex(index), envelope.index, header_.section_hashes.index));
   }
 
-  if (!IsQuantTypeWord(header_.quant_type)) {
-    const auto most = std::max_element(bytes_by_dtype_.begin(), bytes_by_dtype_.end());
-    header_.quant_type = QuantTypeWord(static_cast<DType>(most - bytes_by_dtype_.begin()));
-  }
+  if (!IsQuantTypeWord(header_.quant_type)) header_.quant_type = QuantTypeOf(entries_);
   CMF_TRY(const std::vector<std::byte> directory, PackDirectory(entries_));
   WriteSummary summary;
   summary.dir_hash = Hash64(directory);

@@ -37,6 +37,9 @@ struct WriteSummary {
 [[nodiscard]] uint32_t FeaturesOf(const Header& header, std::span<const DirectoryEntry> entries,
                                   bool has_masks);
 
+/// The word for the dtype with the most bytes: what `quant_type` says.
+[[nodiscard]] std::string QuantTypeOf(std::span<const DirectoryEntry> entries);
+
 /// Whether a payload may stand in a directory under this dtype and shape. Fails: kUsage, or what its encoding
 /// finds.
 Result<void> CheckPayload(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload);
@@ -69,7 +72,6 @@ class Writer {
   Header header_;
   std::unordered_set<std::string> expected_;  // declared, not added yet
   std::vector<DirectoryEntry> entries_;
-  std::vector<uint64_t> bytes_by_dtype_;
   uint64_t data_off_ = 0;
   uint64_t data_end_ = 0;
   bool finished_ = false;

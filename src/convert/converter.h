@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "cmf/header.h"
+#include "cmf/masks.h"
 #include "convert/quant_plan.h"
-#include "model/model_config.h"
+#include "convert/tensor_encoder.h"
 #include "model/tensor_source.h"
 
 namespace cmforge {
@@ -19,17 +20,16 @@ namespace cmforge {
 /// What is packaged. Everything it points to must outlive the call.
 struct ConvertInput {
   const TensorSource* tensors = nullptr;
-  ModelConfig config;
-  std::optional<ChatBundle> chat;
-  RecommendedSampling sampling;
-  Bytes tokenizer_json;  // verbatim; empty: a file without tokenizer
-  Json provenance;       // object
+  cmf::Header header;                       // as the file shall have it; quant_type is filled in when empty
+  const cmf::MaskCatalog* masks = nullptr;  // null: none
+  bool sparse_index = false;                // of the masks
+  Bytes tokenizer_json;                     // verbatim; empty: a file without tokenizer
 };
 
 struct ConvertOptions {
   QuantPreset quant;
   std::vector<TensorQuantRule> tensor_quant;
-  double mean_bits = 4.25;  // vbit
+  EncoderSettings encoders;
 };
 
 struct ConvertReport {
@@ -44,9 +44,12 @@ struct ConvertReport {
   };
   std::map<DType, PerType> types;
   std::vector<Fallback> fallbacks;
+  int64_t changed = 0;  // tensors that were encoded, not copied
   uint64_t file_bytes = 0;
   int64_t weights = 0;
   double seconds = 0;  // of encoding and writing, without the final sync
+
+  void Count(DType dtype, std::span<const int64_t> shape, uint64_t bytes);
 };
 
 /// Writes `target` atomically. Fails: kUsage (plan), kCorrupt (NaN or Inf weights where the encoding cannot
@@ -54,5 +57,13 @@ struct ConvertReport {
 Result<ConvertReport> ConvertToCmf(const ConvertInput& input, const ConvertOptions& options,
                                    const std::filesystem::path& target, ThreadPool& pool,
                                    const RunControl& control);
+
+/// Gives the tensors of a .cmf file (any shard of a set) the planned encodings where they lie: payloads go into the
+/// slots of the old ones, offsets and the length of the file stay. Tensors whose new payload is longer than their slot
+/// keep their encoding and are reported as fallbacks. `requant` goes into the header's provenance.
+/// Killed at any moment, or interrupted, the file is valid and part of its tensors are done (cmf/slot_rewriter.h).
+/// Fails: as ConvertToCmf, and kUsage when nothing that should change fits.
+Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const ConvertOptions& options,
+                                     const Json& requant, ThreadPool& pool, const RunControl& control);
 
 }  // namespace cmforge

@@ -32,6 +32,7 @@ constexpr PresetNames kPresets[] = {
     {{"q1t", DType::kQ1t}, {"q1_ternary"}},
     {{"vbit", DType::kVbitRo}, {"v_bit", "vbit_ro"}},
     {{"vbit_plain", DType::kVbit}, {}},
+    {{"keep", DType::kF16, false, false, true}, {}},
 };
 
 bool EndsWith(std::string_view name, std::initializer_list<std::string_view> suffixes) {
@@ -74,6 +75,13 @@ auto OrderKey(std::string_view name) {
 bool StaysPrecise(std::string_view name) {
   return EndsWith(name, {"linear_attn.in_proj_a.weight", "linear_attn.in_proj_b.weight", "mlp.gate.weight",
                          "shared_expert_gate.weight", "self_attn.g_proj.weight", "_conv1d.weight"});
+}
+
+/// Whether a tensor may be stored as the source has it.
+Result<void> CheckKept(const TensorInfo& tensor) {
+  if (static_cast<int>(tensor.dtype) < kCmfDTypeCount) return {};
+  return Fail(ErrorKind::kUsage, fmt::format("tensor '{}': {} cannot be stored in a .cmf: choose an encoding for it",
+                                             tensor.name, DTypeName(tensor.dtype)));
 }
 
 bool IsGateOrUp(std::string_view name) { return EndsWith(name, {".gate_proj.weight", ".up_proj.weight"}); }
@@ -156,7 +164,7 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
                   [](const TensorInfo& t) { return t.name.find(".mlp.experts.") != std::string::npos; });
   std::vector<int64_t> matches(rules.size());
   for (const TensorInfo& tensor : source.tensors()) {
-    PlannedTensor planned{tensor.name, tensor.shape, DType::kF16, false, "", DType::kF16};
+    PlannedTensor planned{.name = tensor.name, .shape = tensor.shape};
     const std::string_view name = tensor.name;
     const int64_t count = ElementCount(tensor.shape).value_or(0);
     const bool is_matrix = tensor.shape.size() == 2 && count >= 32;
@@ -167,6 +175,19 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
       ++matches[i];
     }
     const QuantPreset& chosen = rule ? rule->preset : preset;
+    if (chosen.keep || (!rule && name.starts_with("skill."))) {
+      planned.dtype = planned.wanted = tensor.dtype;
+      planned.is_kept = true;
+      CMF_CHECK(CheckKept(tensor));
+      plan.tensors.push_back(std::move(planned));
+      continue;
+    }
+    if (FindEncoding(tensor.dtype) == nullptr && static_cast<int>(tensor.dtype) < kCmfDTypeCount) {
+      return Fail(ErrorKind::kUnsupported,
+                  fmt::format("{}: tensor '{}': {} is a reserved encoding that nothing can decode: leave it as it is "
+                              "with --tensor-quant '{}=keep'",
+                              source.path(), name, DTypeName(tensor.dtype), name));
+    }
     if (tensor.dtype == DType::kU8) {
       planned.dtype = DType::kU8;
     } else if (chosen.dtype == DType::kF32 || name.ends_with(".tid2eid")) {
@@ -189,7 +210,9 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
                     fmt::format("tensor-quant '{}={}': tensor '{}': {}: choose another encoding for it",
                                 rule->glob, rule->preset.name, name, reason));
       }
-      planned.dtype = DType::kQ8TwoField;
+      // Whatever is quantized already gains nothing from a wider encoding.
+      const bool is_quantized = tensor.dtype == DType::kQ8Row || tensor.dtype == DType::kQ4Block;
+      planned.dtype = is_quantized ? tensor.dtype : DType::kQ8TwoField;
       planned.error_diffusion = false;
       planned.fallback = std::move(reason);
     }

@@ -14,17 +14,18 @@
 
 namespace cmforge {
 
-/// What `--quant` names. Mostly a dtype; q1p is q1 with error diffusion, q2tp is a mix.
+/// What `--quant` names. Mostly a dtype; q1p is q1 with error diffusion, q2tp is a mix, keep leaves a tensor as it is.
 struct QuantPreset {
   std::string_view name;  // canonical: "q8", "q4t"
-  DType dtype = DType::kQ8Row;
+  DType dtype = DType::kQ8Row;  // nothing for `keep`
   bool error_diffusion = false;  // q1p
   bool is_q2tp_mix = false;      // gate/up of experts (or of dense layers) q2tp, everything else q4tp
+  bool keep = false;
 };
 
 /// Names and aliases, any case: f32 f16|fp16 bf16 q8|q8_row|q8row q8_2f|q82f|q8f q4|q4_block|q4block
 /// q4t|q4_tiled q4tp|q4t_pred q2tp|q2t_pred q1 q1p|q1_ptq q1s|q1_mask q1t|q1_ternary vbit|v_bit (writes
-/// vbit_ro) vbit_plain. Fails: kUsage with the list of names.
+/// vbit_ro) vbit_plain keep. Fails: kUsage with the list of names.
 Result<QuantPreset> ParseQuantPreset(std::string_view name);
 
 /// `GLOB=QUANT`; '*' matches any run of characters, '?' one.
@@ -58,6 +59,7 @@ struct PlannedTensor {
   Shape shape;
   DType dtype = DType::kF16;
   bool error_diffusion = false;
+  bool is_kept = false;  // as the source has it, whatever that is
   std::string fallback;  // why the preset's encoding was not taken; empty when it was, or was never meant
   DType wanted = DType::kF16;
 };
@@ -66,9 +68,11 @@ struct QuantPlan {
   std::vector<PlannedTensor> tensors;  // in the order they are written
 };
 
-/// Plans all tensors of `source`: embeddings and head first, then layers in order (experts role by role),
+/// Plans all tensors of `source`. Tensors of skills (skill.*) keep their encoding unless a rule names them: they were
+/// trained and measured in it. A matrix whose shape the wanted encoding cannot hold becomes q8_2f, or keeps a quantized
+/// encoding that it has. Order: embeddings and head first, then layers in order (experts role by role),
 /// then the rest. Fails: kUsage (a rule whose encoding a matching tensor cannot take, or that matches
-/// nothing; names it).
+/// nothing; names it), kUnsupported (a tensor in a reserved encoding that would have to be decoded).
 Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset& preset,
                                    std::span<const TensorQuantRule> rules);
 

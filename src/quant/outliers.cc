@@ -2,6 +2,7 @@
 // histogram of the upper 16 bits and then one of the lower 15 bits name the threshold exactly.
 #include "quant/outliers.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -50,7 +51,7 @@ Result<int64_t> OutlierCount(double fraction, double standard, int64_t count) {
 }
 
 Result<Outliers> FindOutliers(const FloatRows& source, std::span<const float> column_weights, int64_t wanted,
-                              ThreadPool& pool) {
+                              float least, ThreadPool& pool) {
   Outliers result;
   result.threshold = std::numeric_limits<float>::infinity();
   result.first_of_row.resize(static_cast<size_t>(source.rows) + 1);
@@ -69,7 +70,7 @@ Result<Outliers> FindOutliers(const FloatRows& source, std::span<const float> co
     if (bits >> kLowBits == high) ++counts[static_cast<size_t>(worker)][bits & (kLowBuckets - 1)];
   }));
   const auto low = static_cast<uint32_t>(BucketOfRank(counts, kLowBuckets, rank));
-  result.threshold = std::bit_cast<float>(high << kLowBits | low);
+  result.threshold = std::max(std::bit_cast<float>(high << kLowBits | low), least);
 
   CMF_CHECK(ForScores(source, column_weights, pool, [&](int, int64_t row, float score) {
     if (score >= result.threshold) ++result.first_of_row[static_cast<size_t>(row) + 1];

@@ -36,8 +36,8 @@ struct Outliers {
 };
 
 /// The `wanted` weights of largest score; all weights that tie with the last of them are included, so there
-/// may be more. None when `wanted` is 0. Fails: kCorrupt for NaN or Inf.
+/// may be more; none below `least`. None when `wanted` is 0. Fails: kCorrupt for NaN or Inf.
 Result<Outliers> FindOutliers(const FloatRows& source, std::span<const float> column_weights, int64_t wanted,
-                              ThreadPool& pool);
+                              float least, ThreadPool& pool);
 
 }  // namespace cmforge

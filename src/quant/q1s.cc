@@ -94,7 +94,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
   CMF_CHECK(CheckReason(Reason(source.view.shape)));
   CMF_TRY(const int64_t wanted,
           OutlierCount(options.outlier_fraction, kStandardFraction, source.rows * source.cols));
-  CMF_TRY(const Outliers outliers, FindOutliers(source, {}, wanted, pool));
+  CMF_TRY(const Outliers outliers, FindOutliers(source, {}, wanted, 0.0f, pool));
   if (outliers.count() > UINT32_MAX) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{} outliers are more than a 32-bit count holds", outliers.count()));

@@ -8,6 +8,7 @@
 // other files are refused. `column_mean_square` weighs errors and outliers by what the operator really sees.
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "quant/entries.h"
 #include "quant/numeric.h"
@@ -200,7 +201,9 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
     column_weights.push_back(std::sqrt(importance[i]));
   }
   CMF_TRY(const int64_t wanted, OutlierCount(options.outlier_fraction, 0.0, source.rows * source.cols));
-  CMF_TRY(Outliers outliers, FindOutliers(source, column_weights, wanted, pool));
+  // A weight that is zero, or that no input ever reaches, is no outlier, however many are wanted.
+  constexpr float kLeastScore = std::numeric_limits<float>::denorm_min();
+  CMF_TRY(Outliers outliers, FindOutliers(source, column_weights, wanted, kLeastScore, pool));
   if (outliers.count() > UINT32_MAX) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{} outliers are more than a 32-bit count holds", outliers.count()));

@@ -14,7 +14,7 @@ struct Write {
   std::vector<std::byte> bytes;
 };
 
-class Recorder : public AppendSink {
+class Recorder : public InPlaceSink {
  public:
   Result<void> WriteAt(uint64_t offset, Bytes bytes) override {
     writes.push_back({offset, {bytes.begin(), bytes.end()}});

@@ -179,6 +179,44 @@ TEST(Properties, OutliersAreKeptVerbatim) {
   }
 }
 
+TEST(Properties, TernaryOutliersAreNeverWeightsThatNothingReaches) {
+  EXPECT_TRUE(rc::check([] {
+    const auto rows = *rc::gen::inRange<int64_t>(1, 6);
+    const auto cols = 32 * *rc::gen::inRange<int64_t>(1, 5);
+    const auto seed = *rc::gen::arbitrary<uint32_t>();
+    const Shape shape = {rows, cols};
+    const std::vector<float> values = HardRows(rows, cols, seed);
+    std::vector<float> importance(static_cast<size_t>(cols));  // most columns are never used; perhaps none is
+    for (size_t i = 0; i < importance.size(); ++i) importance[i] = (i * 7 + seed) % 11 < seed % 4 ? 0.25f : 0.0f;
+    EncodeOptions options;
+    options.outlier_fraction = 0.2;
+    options.column_mean_square = importance;
+    const Encoding& encoding = *FindEncoding(DType::kQ1t);
+    const ByteVector payload = MustEncode(encoding, F32Tensor(shape, values), options);
+    const std::byte* row_ptr = payload.data() + rows * cols / 32 * 9;
+    const std::byte* entry = row_ptr + 4 * (rows + 1);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (auto i = LoadLe<uint32_t>(row_ptr + 4 * row); i < LoadLe<uint32_t>(row_ptr + 4 * (row + 1)); ++i, entry += 4) {
+        const auto column = LoadLe<uint16_t>(entry);
+        RC_ASSERT(importance[column] > 0.0f);
+        RC_ASSERT(values[static_cast<size_t>(row * cols + column)] != 0.0f);
+      }
+    }
+    // Importance is relative: four times as much of it everywhere changes no byte.
+    for (float& value : importance) value *= 4.0f;
+    RC_ASSERT(MustEncode(encoding, F32Tensor(shape, values), options) == payload);
+    // None at all leaves the plain choice: no correction, and every group decodes to within its mean.
+    std::fill(importance.begin(), importance.end(), 0.0f);
+    const auto plain = MustDequantize(OwnedTensor(DType::kQ1t, shape, MustEncode(encoding, F32Tensor(shape, values), options)));
+    for (size_t group = 0; group < values.size(); group += 32) {
+      double mean = 0;
+      for (size_t i = group; i < group + 32; ++i) mean += std::fabs(values[i]) / 32.0;
+      for (size_t i = group; i < group + 32; ++i)
+        RC_ASSERT(std::fabs(plain[i]) <= std::max(mean * 1.001, 0x1p-14));
+    }
+  }));
+}
+
 TEST(Properties, ColumnStatisticsMoveTernaryErrorsToUnusedColumns) {
   const Shape shape = {32, 64};
   const std::vector<float> values = GaussianRows(32, 64, 4);

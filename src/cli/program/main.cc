@@ -17,7 +17,7 @@ int Run(int argc, char** argv) {
   Cli cli;
   cli.app.require_subcommand(1);
   cli.app.set_version_flag("--version", fmt::format("cmforge {} ({})", CMFORGE_VERSION, IsaName(BestIsa())));
-  for (auto* add : {AddRun, AddChat, AddConvert, AddInfo, AddVerify, AddDequant, AddPpl, AddBench, AddLogits,
+  for (auto* add : {AddRun, AddChat, AddConvert, AddRequant, AddInfo, AddVerify, AddDequant, AddPpl, AddBench, AddLogits,
                     AddGenerate, AddTokenize, AddDetokenize, AddTemplate, AddJinja, AddCoreml,
                     AddMoeStats, AddMoeMask, AddMoeDefrag}) {
     add(cli);

@@ -1,0 +1,58 @@
+// TensorEncoder.
+#include "convert/tensor_encoder.h"
+
+#include "cmf/file.h"
+#include "cmf/hash64.h"
+#include "quant/encoding.h"
+#include "quant/relayout.h"
+
+namespace cmforge {
+
+TensorEncoder::TensorEncoder(const TensorSource& source, const QuantPlan& plan, const EncoderSettings& settings,
+                             ThreadPool& pool, const RunControl& control)
+    : source_(source),
+      file_(dynamic_cast<const cmf::File*>(&source)),
+      settings_(settings),
+      budget_(plan, settings.mean_bits.value_or(EncoderSettings::kMeanBits), settings.routing),
+      pool_(pool),
+      control_(control) {}
+
+bool TensorEncoder::Changes(const PlannedTensor& tensor) const {
+  const TensorInfo* info = source_.Find(tensor.name);
+  if (info == nullptr || info->dtype != tensor.dtype) return true;
+  const bool is_vbit = tensor.dtype == DType::kVbit || tensor.dtype == DType::kVbitRo;
+  return is_vbit && settings_.mean_bits.has_value() && !tensor.is_kept;
+}
+
+Result<TensorView> TensorEncoder::Read(const PlannedTensor& tensor) {
+  CMF_TRY(TensorView view, source_.Read(tensor.name));
+  const auto in_tensor = [&](Error error) {
+    return Fail(std::move(error).In(fmt::format("{}: tensor '{}'", source_.path(), tensor.name)));
+  };
+  if (file_ != nullptr) {
+    const uint64_t recorded = file_->PlaceOf(*file_->Find(tensor.name)).hash, actual = cmf::Hash64(view.bytes);
+    if (recorded != actual) {
+      return in_tensor({ErrorKind::kCorrupt, fmt::format("its hash is {}, {} is recorded: these bytes were changed",
+                                                         cmf::Hash64Hex(actual), cmf::Hash64Hex(recorded))});
+    }
+  }
+  if (!Changes(tensor)) return view;
+  auto payload = std::make_shared<std::vector<std::byte>>();
+  if (auto moved = settings_.mean_bits ? std::nullopt : Relayout(view, tensor.dtype)) {
+    *payload = std::move(*moved);
+  } else {
+    EncodeOptions options;
+    options.mean_bits = settings_.mean_bits.value_or(EncoderSettings::kMeanBits);
+    options.error_diffusion = tensor.error_diffusion;
+    CMF_TRY(options.row_bias_bits, budget_.BiasBits(tensor, source_, pool_, control_));
+    auto rows = AsFloatRows(std::move(view));
+    if (!rows) return in_tensor(std::move(rows).error());
+    auto encoded = FindEncoding(tensor.dtype)->encode(*rows, options, pool_);
+    if (!encoded) return in_tensor(std::move(encoded).error());
+    *payload = std::move(*encoded);
+  }
+  const Bytes bytes(*payload);
+  return TensorView{tensor.dtype, tensor.shape, bytes, std::move(payload)};
+}
+
+}  // namespace cmforge
