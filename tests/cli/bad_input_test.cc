@@ -16,7 +16,7 @@ class BadInput : public CliTest {
     fs::remove_all(to);
     fs::create_directories(to);
     for (const auto& entry : fs::directory_iterator(from)) {
-      if (entry.path().filename() != file) fs::create_symlink(entry.path(), to / entry.path().filename());
+      if (entry.path().filename() != file) fs::create_symlink(fs::absolute(entry.path()), to / entry.path().filename());
     }
     Write(to / file, text);
     return to.string();
