@@ -192,6 +192,9 @@ Result<TensorData> ParseTensorValue(Bytes bytes, const TensorType& type) {
         return {};
       case 7:
         data.bytes = std::move(raw);
+        if (type.dtype == DataType::kBool) {
+          for (std::byte& b : data.bytes) b = std::byte{b != std::byte{0}};
+        }
         return {};
       default:
         return StoreIntegers(integers, type.dtype, data.bytes);

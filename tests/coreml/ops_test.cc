@@ -3,100 +3,14 @@
 // the program through both of its file forms.
 #include <set>
 
-#include "coreml/tensors.h"
-#include "mil/packed_bits.h"
+#include "coreml/case_program.h"
 #include "mil/proto.h"
 #include "mil/text.h"
 
 namespace cmforge::coreml {
 namespace {
 
-using mil::DataType;
-using mil::Value;
-
-/// What one case is built as.
-struct Variant {
-  const char* name;
-  bool is_half = false;    // fp32 becomes fp16
-  bool is_folded = false;  // inputs become constants
-  bool is_open = false;    // dimensions of float inputs are not known to the program
-};
-
-constexpr Variant kVariants[] = {{"f32"}, {"fp16", true}, {"folded", false, true}, {"open", false, false, true}};
-
-Value ValueOf(const Json& json, bool is_half) {
-  if (json.contains("text")) return mil::String(json.at("text"));
-  const JsonTensor tensor = JsonTensor::From(json);
-  DataType dtype = *mil::DataTypeFromName(tensor.dtype);
-  if (is_half && dtype == DataType::kFloat32) dtype = DataType::kFloat16;
-  if (mil::IsFloat(dtype)) {
-    return mil::Floats(dtype, tensor.shape, {tensor.data.begin(), tensor.data.end()});
-  }
-  const int bits = mil::BitsOf(dtype);
-  std::vector<std::byte> bytes;
-  if (bits < 8) {
-    std::vector<uint8_t> codes;
-    for (const double v : tensor.data) codes.push_back(static_cast<uint8_t>(static_cast<int>(v)));
-    bytes = mil::PackBits(codes, bits);
-  } else {
-    for (const double v : tensor.data) {
-      const auto whole = static_cast<int64_t>(v);
-      for (int i = 0; i < bits / 8; ++i) bytes.push_back(static_cast<std::byte>(whole >> (8 * i)));
-    }
-  }
-  return mil::Raw({dtype, tensor.shape}, std::move(bytes));
-}
-
-/// A description has no bool and no small integers: such outputs are converted.
-mil::Var Describable(mil::FunctionBuilder& b, const mil::Var& var) {
-  const DataType dtype = var.type.dtype;
-  if (mil::IsFloat(dtype) || dtype == DataType::kInt32) return var;
-  return b.Op("cast", {{"x", var}, {"dtype", "int32"}});
-}
-
-Result<mil::Package> Build(const Json& json, const Variant& variant) {
-  mil::FunctionBuilder b;
-  std::map<std::string, mil::Var> values;
-  b.Input("unused", {DataType::kFloat32, {1}});  // a folded program has an input too
-  for (const auto& [name, tensor] : json.at("inputs").items()) {
-    const Value value = ValueOf(tensor, variant.is_half);
-    mil::TensorType type = value.type.tensor;
-    if (variant.is_open && mil::IsFloat(type.dtype))
-      for (int64_t& dim : type.shape) dim = mil::kUnknownDim;
-    values[name] = variant.is_folded ? b.Const(value, name) : b.Input(name, type);
-  }
-  for (const Json& step : json.at("steps")) {
-    const std::string op = step.at("op");
-    mil::Args args;
-    std::vector<std::string> names;  // the views in `args` point into these
-    names.reserve(step.at("args").size());
-    for (const auto& [parameter, argument] : step.at("args").items()) {
-      names.push_back(parameter);
-      if (argument.is_string()) {
-        args.emplace_back(names.back(), values.at(argument));
-      } else if (argument.is_array()) {
-        std::vector<mil::Var> vars;
-        for (const Json& one : argument) vars.push_back(values.at(one));
-        args.emplace_back(names.back(), std::move(vars));
-      } else {
-        args.emplace_back(names.back(), ValueOf(argument.at("const"), variant.is_half));
-      }
-    }
-    const std::vector<mil::Var> made =
-        op.starts_with("constexpr_") ? b.Constexprs(op, args, "") : b.Ops(op, args);
-    for (size_t i = 0; i < made.size(); ++i) values[step.at("out").at(i)] = made[i];
-    if (b.ok() && made.size() != step.at("out").size())
-      return Fail(ErrorKind::kInternal, fmt::format("{} results", made.size()));
-  }
-  for (const auto& [name, tensor] : json.at("outputs").items()) {
-    if (!b.ok()) break;
-    // Outputs must be results of operations of their own.
-    b.Output(b.Op("identity", {{"x", Describable(b, values.at(name))}}), "out_" + name);
-  }
-  return PackageOf(b);
-}
-
-std::vector<std::vector<double>> Execute(const mil::Package& package, const Json& json, const Variant& variant,
+std::vector<std::vector<double>> Execute(const mil::Package& package, const Json& json, const CaseVariant& variant,
                                          int threads) {
   std::vector<std::vector<double>> out;
   const Precision precision = variant.is_half ? Precision::kF16 : Precision::kF32;
@@ -128,19 +42,14 @@ std::vector<std::vector<double>> Execute(const mil::Package& package, const Json
   return out;
 }
 
-const Json& Cases() {
-  static const Json json = ReadJson(TestData("coreml/ops.json"));
-  return json.at("cases");
-}
-
-class EveryOperation : public testing::TestWithParam<Variant> {};
+class EveryOperation : public testing::TestWithParam<CaseVariant> {};
 
 TEST_P(EveryOperation, GivesWhatNumpySays) {
-  const Variant& variant = GetParam();
-  for (const Json& json : Cases()) {
+  const CaseVariant& variant = GetParam();
+  for (const Json& json : OperationCases()) {
     SCOPED_TRACE(json.at("name").get<std::string>());
-    if ((variant.is_half && json.value("no16", false)) || (variant.is_open && json.value("fixed", false))) continue;
-    const auto package = Build(json, variant);
+    if (!IsMeant(json, variant)) continue;
+    const auto package = BuildCase(json, variant);
     ASSERT_TRUE(package) << package.error().message;
     const auto got = Execute(*package, json, variant, 1);
     const auto threaded = Execute(*package, json, variant, 3);
@@ -158,18 +67,18 @@ TEST_P(EveryOperation, GivesWhatNumpySays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(As, EveryOperation, testing::ValuesIn(kVariants),
+INSTANTIATE_TEST_SUITE_P(As, EveryOperation, testing::ValuesIn(kCaseVariants),
                          [](const auto& info) { return std::string(info.param.name); });
 
 
 
 
 TEST(EveryOperation, SurvivesBothFileForms) {
-  for (const Json& json : Cases()) {
-    for (const Variant& variant : kVariants) {
-      if ((variant.is_half && json.value("no16", false)) || (variant.is_open && json.value("fixed", false))) continue;
+  for (const Json& json : OperationCases()) {
+    for (const CaseVariant& variant : kCaseVariants) {
+      if (!IsMeant(json, variant)) continue;
       SCOPED_TRACE(json.at("name").get<std::string>() + " " + variant.name);
-      const auto package = Build(json, variant);
+      const auto package = BuildCase(json, variant);
       ASSERT_TRUE(package) << package.error().message;
       const mil::Model& model = package->model;
       const auto parsed = mil::ParseModel(AsBytes(SerializeModel(model)));
@@ -199,7 +108,7 @@ const char* const kDocumented[] = {
 
 TEST(EveryOperation, IsKnownAndHasACase) {
   std::set<std::string> tested = {"const", "read_state", "write_state"};  // in every program; states_test.cc
-  for (const Json& json : Cases())
+  for (const Json& json : OperationCases())
     for (const Json& step : json.at("steps")) tested.insert(step.at("op").get<std::string>());
   for (const char* name : kDocumented) EXPECT_TRUE(mil::FindOp(name)) << name;
   for (const mil::OpInfo& op : mil::AllOps()) EXPECT_TRUE(tested.contains(std::string(op.name))) << op.name;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mil/builder.h"
 #include "mil/test_files.h"
 
 namespace cmforge::mil {
@@ -51,6 +52,25 @@ TEST(ParseModel, NeverCrashesOnAnyCutOrFlippedByte) {
       if (const auto model = ParseModel(AsBytes(bad))) (void)SerializeModel(*model);
     }
   }
+}
+
+/// A bool may be stored as raw bytes; whatever bits say "true", it is 1 from then on.
+TEST(ParseModel, NormalizesBoolsStoredAsBytes) {
+  Model model;
+  FunctionBuilder b;
+  const Var x = b.Input("x", {DataType::kFloat16, {2}});
+  b.Output(b.Op("reduce_sum", {{"x", x}, {"keep_dims", true}}), "y");
+  model.program.functions["main"] = *b.Finish();
+  model.description = *DescribeProgram(model.program);
+  std::string bytes = SerializeModel(model);
+  // TensorValue {3: RepeatedBools {1: packed [1]}} becomes {7: RepeatedBytes {1: "\xff"}}.
+  const std::string bools("\x1a\x03\x0a\x01\x01", 5), raw("\x3a\x03\x0a\x01\xff", 5);
+  const size_t at = bytes.find(bools);
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, bools.size(), raw);
+  const auto parsed = ParseModel(AsBytes(bytes));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_TRUE(*parsed == model);
 }
 
 TEST(ParseModel, NamesWhatIsWrong) {
