@@ -55,6 +55,8 @@ Result<void> CheckFeature(const Feature& feature, const NamedType& value, std::s
     return Fail(ErrorKind::kCorrupt, fmt::format("{} '{}': {}", what, feature.name, fact));
   };
   const TensorType& tensor = value.type.tensor;
+  if (!value.type.is_tensor() && !value.type.is_state())
+    return fail(fmt::format("the program has {}", TypeText(value.type)));
   if (feature.is_state != value.type.is_state()) return fail("a state on one side only");
   if (!array) return fail("described as no array");
   if (ElementTypeOf(array->dtype) != tensor.dtype) {
