@@ -189,6 +189,7 @@ TEST(Patterns, ComponentsHoldTheRecordedCodePoints) {
   ExpectSame(CodePointsWhere(unicode::IsNumeric), set("Digits members"), "digits");
   ExpectSame(CodePointsWhere(unicode::IsBertPunctuation), set("Punctuation members"), "punctuation");
   ExpectSame(CodePointsWhere(unicode::IsPatternWord), set("\\w"), "word characters");
+  ExpectSame(CodePointsWhere(unicode::IsTokenWord), set("Whitespace words"), "words between white space");
   const unicode::CategoryTable& table = unicode::CategoryTable::Get();
   ExpectSame(
       CodePointsWhere([&](uint32_t c) { return (unicode::Bit(table.Of(c)) & unicode::kLetterBits) != 0; }),

@@ -80,6 +80,35 @@ class CharacterSplit : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
+// Runs of word characters and runs of what is neither those nor white space, which vanishes. The words are those of
+// the library's plain regexes (joiners are in, superscripts are not), unlike the \w of a Split pattern.
+class WordSplit : public PreTokenizer {
+ public:
+  Result<void> Split(const Piece& in, PatternScratch&, PieceSink sink) const override {
+    const char* const text = in.text.data();
+    const char* const end = text + in.text.size();
+    size_t begin = 0;
+    Kind last = kSpace;
+    for (const char* at = text; at != end;) {
+      const auto offset = static_cast<size_t>(at - text);
+      const Kind kind = KindOf(utf8::Next(at));
+      if (kind == last) continue;
+      if (last != kSpace) CMF_CHECK(sink(in.Sub(begin, offset)));
+      begin = offset;
+      last = kind;
+    }
+    if (last == kSpace) return {};
+    return sink(in.Sub(begin, in.text.size()));
+  }
+
+ private:
+  enum Kind : uint8_t { kSpace, kWord, kOther };
+  static Kind KindOf(uint32_t c) {
+    if (unicode::IsWhiteSpace(c)) return kSpace;
+    return unicode::IsTokenWord(c) ? kWord : kOther;
+  }
+};
+
 class CharDelimiterSplit : public PreTokenizer {
  public:
   explicit CharDelimiterSplit(uint32_t delimiter) : delimiter_(delimiter) {}
@@ -292,8 +321,7 @@ Result<void> AddSteps(const Json& json, Steps& steps, bool& spells_bytes) {
     return add(CharacterSplit(unicode::IsBertPunctuation, SplitBehavior::kIsolated));
   }
   if (type == "Whitespace") {
-    CMF_TRY(Pattern words, Pattern::Compile("\\w+|[^\\w\\s]+"));
-    return add(PatternSplit(std::move(words), SplitBehavior::kRemoved, /*invert=*/true));
+    return add(WordSplit());
   }
   if (type == "UnicodeScripts") return add(UnicodeScripts());
   if (type == "CharDelimiterSplit") {
