@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "cli/model_argument.h"
 #include "cli/read_bandwidth.h"
+#include "coreml/package_model.h"
 #include "generate/generator.h"
 
 namespace cmforge::cli {
@@ -112,7 +113,10 @@ Result<int> Bench(const Cli& cli, Options options) {
   (void)ArgMax(logits);
   const double ttft_ms = SecondsSince(begun) * 1e3;
 
-  const uint64_t bytes_per_token = BytesPerToken(*source.tensors, model->config());
+  uint64_t bytes_per_token = BytesPerToken(*source.tensors, model->config());
+  if (source.package) {
+    CMF_TRY(bytes_per_token, coreml::PackageWeightBytes(source.path, *source.package));
+  }
   ThreadPool pool(threads);
   const double before = MeasureReadBandwidth(pool);
   Json json = {{"model", source.path}, {"bytes_per_token", bytes_per_token}, {"read_bandwidth_gbs", before},

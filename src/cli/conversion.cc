@@ -144,6 +144,7 @@ Json EncodingFlags::Provenance() const {
 
 Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, const EncodingFlags& flags,
                                     bool no_tokenizer, const std::string& output) {
+  CMF_CHECK(RequireTensors(source));
   const RunControl control = cli.Control();
   RoutingCounts routing;
   CMF_TRY(const ConvertOptions options, flags.Parse(source, routing));

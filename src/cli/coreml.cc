@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/command.h"
 #include "cli/console.h"
+#include "cli/coreml.h"
 #include "coreml/info.h"
 #include "coreml/predict.h"
 
@@ -138,9 +138,12 @@ Result<int> Predict(const Cli& cli, const PredictOptions& options) {
 }  // namespace
 
 void AddCoreml(Cli& cli) {
-  CLI::App* coreml = cli.app.add_subcommand("coreml", "Core ML models: describe, execute");
+  CLI::App* coreml = cli.app.add_subcommand("coreml", "Core ML models: write, check, describe, execute");
   coreml->require_subcommand(1);
   coreml->footer("Example:\n  cmforge coreml info model.mlpackage --json");
+
+  AddCoremlConvert(cli, coreml);
+  AddCoremlCheck(cli, coreml);
 
   auto path = std::make_shared<std::string>();
   CLI::App* info = cli.AddTo(coreml, "info", "Functions, inputs, states, operations and weights",

@@ -62,6 +62,7 @@ Result<int> Dequant(const Cli& cli, const Options& options) {
     return Fail(ErrorKind::kUsage, "dequant: give either --tensor NAME or --all");
   }
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  CMF_CHECK(RequireTensors(source));
   if (options.all) {
     for (const TensorInfo& info : source.tensors->tensors()) {
       CMF_TRY(const TensorView view, source.tensors->Read(info.name));

@@ -180,6 +180,7 @@ void PrintSummary(const OpenedSource& source) {
 
 Result<int> Info(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  CMF_CHECK(RequireTensors(source));
   if (cli.common.json) {
     PrintJson(DumpJson(InfoJson(source)));
     return kDone;

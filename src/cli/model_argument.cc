@@ -5,13 +5,15 @@
 
 #include "cli/default_model.h"
 #include "cli/signals.h"
+#include "coreml/package_model.h"
 #include "engine/model.h"
 #include "text/chat_template.h"
 
 namespace cmforge::cli {
 
 void ModelArgument::AddTo(CLI::App* command) {
-  command->add_option("MODEL", path, "A .cmf file, a Hugging Face folder, or nothing for the built-in model");
+  command->add_option("MODEL", path,
+                      "A .cmf file, a Hugging Face folder, a Core ML package, or nothing for the built-in model");
 }
 
 Result<OpenedSource> ModelArgument::Open(const Cli& cli) const {
@@ -50,8 +52,22 @@ Result<SequenceOptions> ComputeFlags::Sequence() const {
   return options;
 }
 
+namespace {
+
+Result<std::shared_ptr<LanguageModel>> LoadPackage(const Cli& cli, const OpenedSource& source,
+                                                   const ComputeFlags& flags) {
+  coreml::InterpreterOptions interpreter;
+  interpreter.precision = flags.compute == "exact" ? coreml::Precision::kF32 : coreml::Precision::kF16;
+  interpreter.pool = cli.common.MakePool();
+  CMF_TRY(auto backend, coreml::DefaultBackend(interpreter));
+  return coreml::OpenPackageModel(source.path, *source.package, {std::move(backend), *source.config});
+}
+
+}  // namespace
+
 Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
                                                  const ComputeFlags& flags) {
+  if (source.package) return LoadPackage(cli, source, flags);
   if (!source.config) {
     return Fail(
         ErrorKind::kUsage,
@@ -89,7 +105,7 @@ Result<void> CheckOutput(const OpenedSource& source, const std::string& output) 
     for (const cmf::Part& part : source.cmf->parts())
       is_source = is_source || fs::equivalent(target, part.path, ignored);
   }
-  if (source.format == SourceFormat::kCheckpoint && fs::exists(target, ignored)) {
+  if ((source.format == SourceFormat::kCheckpoint || source.package) && fs::exists(target, ignored)) {
     for (const auto& entry : fs::directory_iterator(source.path, ignored)) {
       is_source = is_source || fs::equivalent(target, entry.path(), ignored);
     }
@@ -112,7 +128,7 @@ Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const OpenedSource& sourc
 
 Result<std::vector<std::pair<std::string, std::string>>> SpecialTokens(const OpenedSource& source) {
   std::vector<std::pair<std::string, std::string>> tokens;
-  if (source.format == SourceFormat::kCheckpoint) {
+  if (source.format == SourceFormat::kCheckpoint || source.package) {
     const auto read = [&](const char* name) -> Json {
       const auto text = ReadTextFile(std::filesystem::path(source.path) / name);
       if (!text) return nullptr;

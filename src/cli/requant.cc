@@ -49,6 +49,7 @@ Result<ConvertReport> InPlace(const Cli& cli, const OpenedSource& source, const 
 Result<int> Requant(const Cli& cli, Options options) {
   CMF_CHECK(CheckOptions(options));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  CMF_CHECK(RequireTensors(source));
   if (options.in_place) {
     CMF_TRY(const ConvertReport report, InPlace(cli, source, options));
     PrintReport(cli, report, source, options.model.path);

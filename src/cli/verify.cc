@@ -26,6 +26,7 @@ Json ReportJson(const cmf::VerifyReport& report) {
 // shape.
 Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path) {
   CMF_TRY(const OpenedSource source, OpenSource(path, cli.common.file_mode()));
+  CMF_CHECK(RequireTensors(source));
   cmf::VerifyReport report;
   report.files.push_back(path);
   report.tensors = static_cast<int64_t>(source.tensors->tensors().size());

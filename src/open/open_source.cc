@@ -38,6 +38,54 @@ Result<OpenedSource> FromCheckpoint(const fs::path& folder, MappedFile::Mode mod
   return source;
 }
 
+/// The tensors of something that has none.
+class NoTensors : public TensorSource {
+ public:
+  explicit NoTensors(std::string path) : path_(std::move(path)) {}
+  std::span<const TensorInfo> tensors() const override { return {}; }
+  const TensorInfo* Find(std::string_view) const override { return nullptr; }
+  Result<TensorView> Read(std::string_view name) const override {
+    return Fail(ErrorKind::kNotFound, fmt::format("{}: no tensor '{}'", path_, name));
+  }
+  std::string_view path() const override { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The configuration files of a package are those of a checkpoint; what cannot be read of them costs a warning,
+/// since the parts say all that running needs.
+Result<OpenedSource> FromPackage(const fs::path& folder, MappedFile::Mode mode) {
+  CMF_TRY(coreml::PackageMeta meta, coreml::ReadPackageMeta(folder));
+  OpenedSource source;
+  source.format = SourceFormat::kCoremlPackage;
+  source.path = folder.string();
+  source.tensors = std::make_shared<NoTensors>(source.path);
+  source.tokenizer_path = (folder / "tokenizer.json").string();
+  std::error_code error;
+  if (fs::exists(source.tokenizer_path, error)) {
+    CMF_TRY(MappedFile mapped, MappedFile::Open(source.tokenizer_path, mode));
+    source.tokenizer_file = std::make_shared<const MappedFile>(std::move(mapped));
+  }
+  source.config.emplace();
+  source.config->arch_name = meta.architecture;
+  source.config->num_layers = meta.num_layers.value_or(0);
+  source.config->hidden_size = meta.hidden_size.value_or(0);
+  auto files = ReadHfConfigFiles(folder, source.tokenizer_json());
+  auto config = files ? ParseHfConfig(*files) : Result<HfConfig>(Fail(std::move(files).error()));
+  if (config) {
+    source.config = std::move(config->model);
+    source.chat = std::move(config->chat);
+    source.sampling = config->sampling;
+  } else {
+    source.warnings.push_back(fmt::format("{}: end tokens and chat template are not known", config.error().message));
+  }
+  const RecommendedSampling& said = meta.recommended_sampling;
+  if (!(said == RecommendedSampling())) source.sampling = said;
+  source.package = std::make_shared<const coreml::PackageMeta>(std::move(meta));
+  return source;
+}
+
 }  // namespace
 
 std::string_view SourceFormatName(SourceFormat format) {
@@ -48,6 +96,8 @@ std::string_view SourceFormatName(SourceFormat format) {
       return "checkpoint";
     case SourceFormat::kSafetensors:
       return "safetensors";
+    case SourceFormat::kCoremlPackage:
+      return "coreml";
   }
   return "";
 }
@@ -60,9 +110,11 @@ std::string_view OpenedSource::tokenizer_json() const {
 Result<OpenedSource> OpenSource(const fs::path& path, MappedFile::Mode mode) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
+    if (fs::exists(path / "meta.yaml", error)) return FromPackage(path, mode);
     if (fs::exists(path / "config.json", error)) return FromCheckpoint(path, mode);
     return Fail(ErrorKind::kUsage,
-                fmt::format("{}: a folder without config.json: name a .cmf file or a Hugging Face folder",
+                fmt::format("{}: a folder without config.json or meta.yaml: name a .cmf file, a Hugging Face folder "
+                            "or a Core ML package",
                             path.string()));
   }
   if (path.extension() == ".safetensors") {
@@ -86,6 +138,14 @@ Result<OpenedSource> OpenSource(const fs::path& path, MappedFile::Mode mode) {
                                           sidecar.filename().string()));
   }
   return source;
+}
+
+Result<void> RequireTensors(const OpenedSource& source) {
+  if (source.format != SourceFormat::kCoremlPackage) return {};
+  return Fail(ErrorKind::kUnsupported,
+              fmt::format("{}: a Core ML package runs, its tensors are parts of programs: name the checkpoint or "
+                          ".cmf file it was made from",
+                          source.path));
 }
 
 Result<OpenedSource> OpenSourceBytes(Bytes bytes, std::string name) {

@@ -1,5 +1,5 @@
-// Open anything that holds tensors: a .cmf file (any shard of a set), a Hugging Face folder, a bare
-// .safetensors file. What comes out is the same for all: tensors under plain names, the model's description,
+// Open anything that holds a model: a .cmf file (any shard of a set), a Hugging Face folder, a bare .safetensors
+// file, a Core ML package folder. What comes out is the same for all: tensors under plain names, the model's description,
 // its chat bundle and tokenizer text.
 #pragma once
 
@@ -12,22 +12,24 @@
 
 #include "base/mapped_file.h"
 #include "cmf/file.h"
+#include "coreml/package_meta.h"
 #include "model/model_config.h"
 #include "model/tensor_source.h"
 
 namespace cmforge {
 
-enum class SourceFormat : uint8_t { kCmf, kCheckpoint, kSafetensors };
+enum class SourceFormat : uint8_t { kCmf, kCheckpoint, kSafetensors, kCoremlPackage };
 [[nodiscard]] std::string_view SourceFormatName(SourceFormat format);
 
 struct OpenedSource {
   SourceFormat format = SourceFormat::kCmf;
   std::string path;
-  std::shared_ptr<const TensorSource> tensors;
+  std::shared_ptr<const TensorSource> tensors;  // of a Core ML package: none, see RequireTensors
   std::optional<ModelConfig> config;  // absent for a bare .safetensors file
   std::optional<ChatBundle> chat;
   RecommendedSampling sampling;
   std::shared_ptr<const cmf::File> cmf;              // kCmf only: sections, masks, skills
+  std::shared_ptr<const coreml::PackageMeta> package;  // kCoremlPackage only
   std::shared_ptr<const MappedFile> tokenizer_file;  // where the tokenizer text lies, if outside `cmf`
   std::string tokenizer_path;                        // for messages
   std::vector<std::string> warnings;                 // complete lines
@@ -41,6 +43,9 @@ struct OpenedSource {
 /// (spec 6).
 Result<OpenedSource> OpenSource(const std::filesystem::path& path,
                                 MappedFile::Mode mode = MappedFile::Mode::kMap);
+
+/// For whoever works on tensors. Fails: kUnsupported for a Core ML package, whose weights are parts of programs.
+Result<void> RequireTensors(const OpenedSource& source);
 
 /// A .cmf file in memory, such as the built-in default model.
 Result<OpenedSource> OpenSourceBytes(Bytes cmf, std::string name);

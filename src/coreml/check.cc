@@ -1,0 +1,197 @@
+// Comparing a package with its reference.
+#include "coreml/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "coreml/package_model.h"
+
+namespace cmforge::coreml {
+namespace {
+
+struct Comparison {
+  double cosine = 1, max_abs = 0, kl = 0;
+  bool same_top = true, is_decided = false;
+};
+
+/// The larger one; a difference that is no number must not pass for a small one, so NaN stays.
+void Widen(double& max, double value) {
+  if (!(value <= max) && !std::isnan(max)) max = value;
+}
+
+size_t BestOf(std::span<const float> row) {
+  return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());  // the lowest id of equals
+}
+
+double LogSum(std::span<const float> row) {
+  const double top = row[BestOf(row)];
+  double sum = 0;
+  for (const float v : row) sum += std::exp(v - top);
+  return top + std::log(sum);
+}
+
+Comparison Compare(std::span<const float> want, std::span<const float> got, double decided_gap) {
+  Comparison out;
+  const double log_want = LogSum(want), log_got = LogSum(got);
+  double dot = 0, norm_want = 0, norm_got = 0, mean = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double w = want[i], g = got[i];
+    dot += w * g;
+    norm_want += w * w;
+    norm_got += g * g;
+    mean += w;
+    Widen(out.max_abs, std::fabs(w - g));
+    out.kl += std::exp(w - log_want) * ((w - log_want) - (g - log_got));
+  }
+  const double norms = std::sqrt(norm_want * norm_got);
+  out.cosine = norms > 0 ? dot / norms : 1;
+  mean /= static_cast<double>(want.size());
+  double variance = 0;
+  for (const float w : want) variance += (w - mean) * (w - mean);
+  const double deviation = std::sqrt(variance / static_cast<double>(want.size()));
+  const size_t best = BestOf(want);
+  float second = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (i != best) second = std::max(second, want[i]);
+  }
+  out.is_decided = want[best] - second > decided_gap * deviation;
+  out.same_top = BestOf(got) == best;
+  return out;
+}
+
+class Checker {
+ public:
+  Checker(const LanguageModel& reference, const LanguageModel& package, const CheckOptions& options,
+          const RunControl& control)
+      : reference_(reference), package_(package), options_(options), control_(control) {}
+
+  Result<CheckResult> Run(int64_t batch, std::span<const TokenId> prompt) {
+    const int64_t vocab = reference_.config().vocab_size;
+    if (vocab != package_.config().vocab_size) {
+      return Fail(ErrorKind::kUsage, fmt::format("the package has {} tokens, the checkpoint {}: it was made from "
+                                                 "another model",
+                                                 package_.config().vocab_size, vocab));
+    }
+    if (prompt.empty()) return Fail(ErrorKind::kUsage, "check: no tokens: give a prompt");
+    CMF_TRY(auto stepwise, package_.NewSequence());
+    CMF_TRY(auto batched, package_.NewSequence());
+    CMF_TRY(auto expected, reference_.NewSequence());
+    const auto context = static_cast<size_t>(std::min(stepwise->context_length(), expected->context_length()));
+    tokens_.assign(prompt.begin(), prompt.begin() + static_cast<long>(std::min(prompt.size(), context)));
+    const size_t prompt_size = tokens_.size();
+    const size_t total = std::min(context, prompt_size + static_cast<size_t>(options_.max_tokens));
+
+    // The reference, greedy; its rows are kept. The last token is fed too, so that its logits count.
+    CMF_TRY(StepResult step, Feed(reference_, *expected, tokens_, LogitRows::kAll));
+    want_ = std::move(step.logits);
+    while (tokens_.size() < total) {
+      CMF_CHECK(control_.CheckCancelled());
+      control_.Report("reference", static_cast<int64_t>(tokens_.size()), static_cast<int64_t>(total));
+      tokens_.push_back(static_cast<TokenId>(BestOf(RowOf(want_, static_cast<int64_t>(tokens_.size()) - 1))));
+      CMF_TRY(StepResult next, Feed(reference_, *expected, {&tokens_.back(), 1}, LogitRows::kLast));
+      want_.insert(want_.end(), next.logits.begin(), next.logits.end());
+    }
+    result_.generated = static_cast<int64_t>(total - prompt_size);
+
+    std::vector<float> infer;  // rows of the token by token run
+    for (size_t at = 0; at < total; ++at) {
+      CMF_CHECK(control_.CheckCancelled());
+      control_.Report("package", static_cast<int64_t>(at), static_cast<int64_t>(total));
+      CMF_TRY(StepResult row, Feed(package_, *stepwise, {&tokens_[at], 1}, LogitRows::kAll));
+      infer.insert(infer.end(), row.logits.begin(), row.logits.end());
+      Count(static_cast<int64_t>(at), row.logits);
+    }
+    // As runtimes call it: full batches of the prompt, the rest one by one, then the answer.
+    for (size_t at = 0; at < total;) {
+      CMF_CHECK(control_.CheckCancelled());
+      const bool fits = batch > 1 && at + static_cast<size_t>(batch) <= prompt_size;
+      const size_t n = fits ? static_cast<size_t>(batch) : 1;
+      CMF_TRY(StepResult row, Feed(package_, *batched, std::span(tokens_).subspan(at, n), LogitRows::kLast));
+      at += n;
+      const auto position = static_cast<int64_t>(at) - 1;
+      if (fits) ++result_.prefill_calls;
+      Count(position, row.logits);
+      const auto other = RowOf(infer, position);
+      for (size_t i = 0; i < other.size(); ++i)
+        Widen(result_.prefill_infer_max_abs, std::fabs(double{other[i]} - row.logits[i]));
+    }
+    CMF_CHECK(CompareStates(*stepwise, *batched));
+    Finish();
+    return result_;
+  }
+
+ private:
+  Result<StepResult> Feed(const LanguageModel& model, Sequence& sequence, std::span<const TokenId> tokens,
+                          LogitRows rows) const {
+    const StepItem item{&sequence, tokens, rows, nullptr};
+    return model.Step({{&item, 1}, nullptr});
+  }
+  [[nodiscard]] std::span<const float> RowOf(const std::vector<float>& rows, int64_t position) const {
+    const auto vocab = static_cast<size_t>(reference_.config().vocab_size);
+    return std::span(rows).subspan(static_cast<size_t>(position) * vocab, vocab);
+  }
+  void Count(int64_t position, std::span<const float> got) {
+    const Comparison c = Compare(RowOf(want_, position), got, options_.decided_gap);
+    ++result_.positions;
+    if (!(c.cosine >= result_.cosine_min) && !std::isnan(result_.cosine_min)) {
+      result_.cosine_min = c.cosine;
+      result_.worst_position = position;
+    }
+    cosines_ += c.cosine;
+    kl_ += c.kl;
+    agreements_ += c.same_top;
+    result_.decided += c.is_decided;
+    result_.decided_disagreements += c.is_decided && !c.same_top;
+    Widen(result_.max_abs, c.max_abs);
+  }
+
+  Result<void> CompareStates(const Sequence& a, const Sequence& b) {
+    CMF_TRY(const auto first, StatesOf(a));
+    CMF_TRY(const auto second, StatesOf(b));
+    for (size_t s = 0; s < first.size(); ++s) {
+      double dot = 0, norm_a = 0, norm_b = 0;
+      for (size_t i = 0; i < first[s].size(); ++i) {
+        const double x = first[s][i], y = second[s][i];
+        dot += x * y;
+        norm_a += x * x;
+        norm_b += y * y;
+        Widen(result_.state_max_abs, std::fabs(x - y));
+      }
+      const double norms = std::sqrt(norm_a * norm_b);
+      const double cosine = norms > 0 ? dot / norms : (norm_a == norm_b ? 1 : 0);
+      if (!(cosine >= result_.state_cosine) && !std::isnan(result_.state_cosine)) result_.state_cosine = cosine;
+    }
+    return {};
+  }
+
+  void Finish() {
+    const auto n = static_cast<double>(std::max<int64_t>(result_.positions, 1));
+    result_.cosine_mean = cosines_ / n;
+    result_.kl_mean = kl_ / n;
+    result_.top1_agreement = static_cast<double>(agreements_) / n;
+    result_.ok = result_.cosine_min >= options_.min_cosine && result_.state_cosine >= options_.min_cosine &&
+                 result_.decided_disagreements == 0 && std::isfinite(result_.max_abs) &&
+                 std::isfinite(result_.prefill_infer_max_abs) && std::isfinite(result_.state_max_abs);
+  }
+
+  const LanguageModel& reference_;
+  const LanguageModel& package_;
+  const CheckOptions options_;
+  const RunControl& control_;
+  CheckResult result_;
+  std::vector<TokenId> tokens_;
+  std::vector<float> want_;
+  double cosines_ = 0, kl_ = 0;
+  int64_t agreements_ = 0;
+};
+
+}  // namespace
+
+Result<CheckResult> CheckPackage(const LanguageModel& reference, const LanguageModel& package,
+                                 int64_t batch_size, std::span<const TokenId> prompt,
+                                 const CheckOptions& options, const RunControl& control) {
+  return Checker(reference, package, options, control).Run(batch_size, prompt);
+}
+
+}  // namespace cmforge::coreml

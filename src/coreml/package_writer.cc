@@ -1,0 +1,204 @@
+// Writing a package part by part.
+#include "coreml/package_writer.h"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+
+#include "base/atomic_file.h"
+#include "coreml/graphs/graphs.h"
+#include "coreml/meta_writer.h"
+#include "coreml/side_files.h"
+#include "mil/package.h"
+
+namespace cmforge::coreml {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Part names are read back by patterns: what could be taken for one of their other parts has no place in a
+/// prefix. Readers also switch to other rules for some prefixes.
+Result<void> CheckPrefix(const std::string& prefix) {
+  const auto is_fit = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  };
+  const bool is_name = !prefix.empty() && prefix[0] != '.' && prefix[0] != '-' &&
+                       std::all_of(prefix.begin(), prefix.end(), is_fit);
+  if (is_name && prefix.find("FFN") == prefix.npos && prefix.find("_chunk_") == prefix.npos &&
+      !prefix.starts_with("gemma3"))
+    return {};
+  return Fail(ErrorKind::kUsage,
+              fmt::format("prefix '{}': file names are made of it: give letters, digits, '_', '-', '.', "
+                          "without FFN or _chunk_, not beginning with gemma3",
+                          prefix));
+}
+
+/// Only an older package or nothing may be replaced.
+Result<void> CheckTarget(const fs::path& target) {
+  std::error_code error;
+  if (!fs::exists(target, error) || (fs::is_directory(target, error) && fs::is_empty(target, error))) return {};
+  if (fs::is_directory(target, error) && fs::exists(target / "meta.yaml", error) &&
+      !fs::exists(target / "model.safetensors", error))
+    return {};
+  return Fail(ErrorKind::kUsage,
+              fmt::format("{}: exists and is no package that could be replaced: give another name",
+                          target.string()));
+}
+
+class Writer {
+ public:
+  Writer(const PackageSource& source, const PackageOptions& options, DecoderPlan plan, fs::path folder,
+         ThreadPool& pool, const RunControl& control)
+      : source_(source), options_(options), plan_(std::move(plan)), folder_(std::move(folder)), pool_(pool),
+        control_(control) {
+    prefix_ = options.prefix.empty() ? std::string(plan_.default_prefix()) : options.prefix;
+    for (const TensorInfo& info : source.tensors->tensors()) {
+      if (info.name.find(".mtp.") != info.name.npos) continue;
+      total_ += ElementCount(info.shape).value_or(0);
+    }
+    if (!source.tensors->Find("lm_head.weight")) total_ += plan_.config.vocab_size * plan_.config.hidden_size;
+  }
+
+  Result<PackageReport> Write() {
+    CMF_CHECK(CheckPrefix(prefix_));
+    report_.architecture = plan_.architecture();
+    const std::string embeddings = prefix_ + "_embeddings", head = prefix_ + "_lm_head";
+    CMF_CHECK(WritePart(embeddings, "token ids to hidden states",
+                        [&](WeightStore& weights) { return EmbeddingsModel(plan_, weights); }));
+    const auto chunks = static_cast<int64_t>(plan_.chunks.size());
+    const auto chunk_name = [&](int64_t chunk) {
+      return fmt::format("{}_FFN_PF_chunk_{:02}of{:02}", prefix_, chunk + 1, chunks);
+    };
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const LayerRange range = plan_.chunks[static_cast<size_t>(chunk)];
+      CMF_CHECK(WritePart(
+          chunk_name(chunk), fmt::format("decoder layers {}-{}", range.begin, range.end - 1),
+          [&](WeightStore& weights) { return ChunkModel(plan_, chunk, weights); }, chunk));
+    }
+    CMF_CHECK(WritePart(head, "final hidden state to logits",
+                        [&](WeightStore& weights) { return HeadModel(plan_, weights); }));
+    MetaInput meta;
+    meta.plan = &plan_;
+    meta.name = source_.name;
+    meta.prefix = prefix_;
+    const char* extension = options_.forms == PackageForms::kPackage ? ".mlpackage" : ".mlmodelc";
+    meta.embeddings = embeddings + extension;
+    meta.lm_head = head + extension;
+    meta.ffn = chunk_name(0) + extension;
+    meta.sampling = source_.sampling;
+    CMF_CHECK(WriteFileAtomically(folder_ / "meta.yaml", AsBytes(MetaText(meta))));
+    report_.files.push_back("meta.yaml");
+    CMF_TRY(std::vector<std::string> beside, WriteSideFiles(source_, folder_));
+    report_.files.insert(report_.files.end(), beside.begin(), beside.end());
+    Warn();
+    return std::move(report_);
+  }
+
+ private:
+  Result<void> WritePart(const std::string& name, const std::string& what,
+                         const std::function<Result<mil::Model>(WeightStore&)>& build, int64_t chunk = -1) {
+    const fs::path path = folder_ / (name + ".mlpackage");
+    CMF_TRY(mil::PackageWriter writer, mil::PackageWriter::Create(path));
+    WeightStore store(*source_.tensors, writer.weights(), pool_, control_);
+    int64_t here = 0;
+    store.on_progress = [&](int64_t weights) {
+      here = weights;
+      control_.Report(fmt::format("writing {}", name), std::min(done_ + here, total_), total_);
+    };
+    CMF_TRY(mil::Model model, build(store));
+    done_ += here;
+    model.description.metadata = MetadataOf(what, chunk);
+    WrittenPart part;
+    part.name = name;
+    for (const auto& [function, body] : model.program.functions) part.functions.push_back(function);
+    CMF_CHECK(writer.Commit(model));
+    std::error_code error;
+    const auto bytes = fs::file_size(path / "Data/com.apple.CoreML/weights/weight.bin", error);
+    part.weight_bytes = error ? 0 : bytes;
+    report_.parts.push_back(std::move(part));
+    if (options_.forms == PackageForms::kPackage) return {};
+    {
+      CMF_TRY(const mil::Package package, mil::OpenPackage(path));
+      CMF_CHECK(mil::WriteCompiled(package, folder_ / (name + ".mlmodelc")));
+    }
+    if (options_.forms == PackageForms::kCompiled) fs::remove_all(path, error);
+    return {};
+  }
+
+  [[nodiscard]] mil::Metadata MetadataOf(const std::string& what, int64_t chunk) const {
+    const GraphOptions& o = plan_.options;
+    mil::Metadata meta;
+    meta.short_description = fmt::format("{}: {}", source_.name, what);
+    meta.version = kAnemllVersion;
+    meta.author = options_.tool.empty() ? "" : "Converted with " + options_.tool;
+    const auto set = [&](const char* key, std::string value) {
+      meta.user_defined[std::string("com.anemll.") + key] = std::move(value);
+    };
+    set("info", fmt::format("{} {} ({})", plan_.architecture(), what, options_.tool));
+    set("context_length", std::to_string(o.context_length));
+    set("state_length", std::to_string(o.context_length));
+    set("batch_size", std::to_string(o.batch_size));
+    set("num_chunks", std::to_string(o.num_chunks));
+    set("lut_bits", "none");
+    set("vocab_size", std::to_string(plan_.config.vocab_size));
+    set("lm_head_chunk_sizes", fmt::format("{}", fmt::join(plan_.head_parts, ",")));
+    set("argmax_in_model", "false");
+    if (chunk < 0) return meta;
+    const LayerRange range = plan_.chunks[static_cast<size_t>(chunk)];
+    set("chunk_no", std::to_string(chunk + 1));
+    set("functions", "infer,prefill");
+    set("layers", fmt::format("{}-{}", range.begin, range.end - 1));
+    return meta;
+  }
+
+  /// What the Neural Engine is known to dislike.
+  void Warn() {
+    const GraphOptions& o = plan_.options;
+    const auto warn = [&](std::string line) { report_.warnings.push_back(std::move(line)); };
+    if (o.context_length % 32 != 0)
+      warn(fmt::format("context-length {}: the Neural Engine wants state axes in multiples of 32",
+                       o.context_length));
+    if (o.context_length < 256)
+      warn(fmt::format("context-length {}: older Neural Engines fail below 256", o.context_length));
+    if (o.context_length > 16384)
+      warn(fmt::format("context-length {}: the Neural Engine's axes end at 16384", o.context_length));
+    for (const int64_t n : plan_.head_parts) {
+      if (n <= 16384) continue;
+      warn(fmt::format("split-lm-head {}: parts of {} logits, the Neural Engine's axes end at 16384: give {}",
+                       o.split_lm_head, n, (plan_.config.vocab_size + 16383) / 16384));
+      break;
+    }
+    for (const WrittenPart& part : report_.parts) {
+      if (part.name.find("_embeddings") == part.name.npos && part.weight_bytes > uint64_t{2} << 30)
+        warn(fmt::format("{}: {:.1f} GB of weights, the Neural Engine takes about 2 (1 on a phone): give more "
+                         "--chunks",
+                         part.name, static_cast<double>(part.weight_bytes) / 1e9));
+    }
+  }
+
+  const PackageSource& source_;
+  const PackageOptions& options_;
+  const DecoderPlan plan_;
+  const fs::path folder_;
+  ThreadPool& pool_;
+  const RunControl& control_;
+  std::string prefix_;
+  PackageReport report_;
+  int64_t done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+Result<PackageReport> WritePackage(const PackageSource& source, const PackageOptions& options,
+                                   const fs::path& target, ThreadPool& pool, const RunControl& control) {
+  CMF_TRY(DecoderPlan plan, PlanDecoder(*source.tensors, source.config, options.graph));
+  CMF_CHECK(CheckTarget(target));
+  CMF_TRY(mil::StagedFolder staged, mil::StagedFolder::Create(target));
+  Writer writer(source, options, std::move(plan), staged.path(), pool, control);
+  CMF_TRY(PackageReport report, writer.Write());
+  CMF_CHECK(control.CheckCancelled());
+  CMF_CHECK(staged.Commit());
+  return report;
+}
+
+}  // namespace cmforge::coreml

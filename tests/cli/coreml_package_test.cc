@@ -1,0 +1,105 @@
+// cmforge coreml convert and check, and packages as the MODEL of other commands.
+#include "cli/program.h"
+
+namespace cmforge {
+namespace {
+
+class CoremlPackage : public CliTest {
+ protected:
+  static std::string Checkpoint(const std::string& name) {
+    return std::string(CMFORGE_TEST_DATA) + "/engine/" + name;
+  }
+  std::string Convert(const std::string& model, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"coreml",       "convert", "--model", model, "--output", Path("package"),
+                                          "--batch-size", "8",       "--form",  "mlpackage"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ran ran = Run(arguments);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return Path("package");
+  }
+};
+
+TEST_F(CoremlPackage, ConvertsAndChecks) {
+  const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "96", "--chunks", "3"});
+  const Ran f32 = Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--precision", "f32",
+                       "--prompt-tokens", "17", "-n", "5", "--bench", "--plan", "--json"});
+  EXPECT_EQ(f32.status, 0) << f32.out << f32.err;
+  const Json json = f32.json();
+  EXPECT_EQ(json.at("positions"), 22 + 2 + 1 + 5);  // all singly; two batches, one token, five generated
+  EXPECT_GT(json.at("cosine_min"), 0.9999);
+  EXPECT_EQ(json.at("prefill_infer_max_abs"), 0);
+  EXPECT_EQ(json.at("ok"), true);
+  for (const char* key : {"cosine_mean", "max_abs", "top1_agreement", "kl_mean", "bench", "plan"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  EXPECT_EQ(json.at("plan").size(), 1 + 3 * 2 + 1u);
+  EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "-n", "3"}).status, 0);
+  // Another model's package, and a threshold nothing meets.
+  EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_linear"), "-n", "3"}).status, 1);
+  EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--min-cosine", "1.1"}).status, 1);
+  // A reference of another vocabulary is no question of degree.
+  EXPECT_EQ(Run({"coreml", "check", Checkpoint("qwen3_yarn"), "--hf", package}).status, 2);
+}
+
+TEST_F(CoremlPackage, RunsInEveryCommandThatRunsModels) {
+  const std::string package = Convert(std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3", {"--context-length", "128"});
+  const std::string checkpoint = std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3";
+  const auto greedy = [&](const std::string& model) {
+    const Ran ran = Run({"generate", model, "--tokens", "5,6,7,8,9,10,11,12,13,14", "-n", "12", "--greedy",
+                         "--compute", "exact", "--json"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return ran.json().at("tokens");
+  };
+  EXPECT_EQ(greedy(package), greedy(checkpoint));
+  const Ran answer = Run({"run", package, "--raw", "--prompt", "Once upon a time", "-n", "8", "--greedy", "--json"});
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  EXPECT_FALSE(answer.json().at("text").get<std::string>().empty());
+  const Ran logits = Run({"logits", package, "--tokens", "1,2,3", "--all", "--top", "2"});
+  EXPECT_EQ(logits.json().at("positions").size(), 3u);
+  std::ofstream(Path("text.txt")) << "Tom had a red ball. He liked to play with the ball in the park all day.";
+  const Ran ppl = Run({"ppl", package, "--file", Path("text.txt"), "--context", "64", "--json"});
+  EXPECT_EQ(ppl.status, 0) << ppl.err;
+  const Ran reference = Run({"ppl", checkpoint, "--file", Path("text.txt"), "--context", "64", "--json"});
+  EXPECT_NEAR(ppl.json().at("nll").get<double>(), reference.json().at("nll").get<double>(), 0.02);
+  const Ran bench = Run({"bench", package, "--prompt-tokens", "16", "--gen-tokens", "2", "--repeat", "1", "--json"});
+  EXPECT_EQ(bench.status, 0) << bench.err;
+  EXPECT_GT(bench.json().at("bytes_per_token").get<double>(), 1e6);
+  // The context is the package's: a longer prompt is refused with both numbers.
+  std::string many = "1";
+  for (int i = 0; i < 128; ++i) many += ",1";
+  EXPECT_EQ(Run({"generate", package, "--tokens", many, "-n", "1"}).status, 7);
+  const Ran full = Run({"generate", package, "--tokens", many.substr(2), "-n", "5", "--ignore-eos", "--greedy", "--json"});
+  EXPECT_EQ(full.status, 0) << full.err;
+  EXPECT_EQ(full.json().at("tokens").size(), 1u);  // what the last position answers
+  EXPECT_EQ(full.json().at("finish"), "length");
+}
+
+TEST_F(CoremlPackage, TakesCmfFilesToo) {
+  const Ran cmf = Run({"convert", "--model", Checkpoint("qwen3_yarn"), "--quant", "f32", "--output", Path("m.cmf"),
+                       "--no-tokenizer"});
+  ASSERT_EQ(cmf.status, 0) << cmf.err;
+  const std::string package = Convert(Path("m.cmf"), {"--context-length", "64"});
+  const Ran check = Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--precision", "f32", "-n", "4"});
+  EXPECT_EQ(check.status, 0) << check.out << check.err;
+}
+
+TEST_F(CoremlPackage, RefusesWithAReason) {
+  const auto fails = [&](std::vector<std::string> arguments, int status, const char* what) {
+    arguments.insert(arguments.begin(), {"coreml", "convert", "--output", Path("out")});
+    const Ran ran = Run(arguments);
+    EXPECT_EQ(ran.status, status) << ran.err;
+    EXPECT_NE(ran.err.find(what), std::string::npos) << ran.err;
+    EXPECT_FALSE(std::filesystem::exists(Path("out")));
+  };
+  fails({"--model", Checkpoint("qwen3_yarn"), "--lut-ffn", "6"}, 5, "--lut-ffn 6");
+  fails({"--model", Checkpoint("qwen3_yarn"), "--quant-ffn", "int8"}, 5, "--quant-ffn int8");
+  fails({"--model", Checkpoint("llama"), "--context-length", "64"}, 5, "'llama'");
+  fails({"--model", Checkpoint("qwen3_yarn"), "--context-length", "9999"}, 2, "context-length 9999");
+  fails({"--model", Path("nowhere")}, 3, "nowhere");
+  // A package runs, but nothing can be made of it.
+  const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
+  fails({"--model", package}, 5, "Core ML package");
+  for (const char* command : {"info", "verify"}) EXPECT_EQ(Run({command, package}).status, 5) << command;
+}
+
+}  // namespace
+}  // namespace cmforge
