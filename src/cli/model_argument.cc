@@ -40,6 +40,11 @@ void ComputeFlags::AddWithoutContextTo(CLI::App* command) {
   command->add_option("--compute", compute, "fast, or exact: f32 activations and state, for parity")
       ->check(CLI::IsMember({"fast", "exact"}));
   command
+      ->add_option("--compute-units", compute_units,
+                   "Core ML packages on a Mac: ne (Neural Engine), gpu, all; exact ones are interpreted")
+      ->check(CLI::IsMember({"ne", "gpu", "all", "cpu"}))
+      ->capture_default_str();
+  command
       ->add_option("--kv", kv, "Type of the KV cache: f32, f16, q8 (default f16; f32 with --compute exact)")
       ->check(CLI::IsMember({"f32", "f16", "q8"}));
 }
@@ -59,7 +64,8 @@ Result<std::shared_ptr<LanguageModel>> LoadPackage(const Cli& cli, const OpenedS
   coreml::InterpreterOptions interpreter;
   interpreter.precision = flags.compute == "exact" ? coreml::Precision::kF32 : coreml::Precision::kF16;
   interpreter.pool = cli.common.MakePool();
-  CMF_TRY(auto backend, coreml::DefaultBackend(interpreter));
+  CMF_TRY(const coreml::ComputeUnits units, coreml::ParseComputeUnits(flags.compute_units));
+  CMF_TRY(auto backend, coreml::DefaultBackend(interpreter, units));
   return coreml::OpenPackageModel(source.path, *source.package, {std::move(backend), *source.config});
 }
 

@@ -24,6 +24,7 @@ struct ModelArgument {
 /// How the running commands compute; each flag is added once, by AddComputeFlags.
 struct ComputeFlags {
   std::string compute = "fast";
+  std::string compute_units = "ne";  // of a Core ML package on a Mac
   std::string kv;  // empty: f16, or f32 under --compute exact
   int64_t context = 0;
 

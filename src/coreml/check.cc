@@ -78,43 +78,32 @@ class Checker {
     CMF_TRY(auto batched, package_.NewSequence());
     CMF_TRY(auto expected, reference_.NewSequence());
     const auto context = static_cast<size_t>(std::min(stepwise->context_length(), expected->context_length()));
-    tokens_.assign(prompt.begin(), prompt.begin() + static_cast<long>(std::min(prompt.size(), context)));
-    const size_t prompt_size = tokens_.size();
+    std::vector<TokenId> tokens(prompt.begin(), prompt.begin() + static_cast<long>(std::min(prompt.size(), context)));
+    const size_t prompt_size = tokens.size();
     const size_t total = std::min(context, prompt_size + static_cast<size_t>(options_.max_tokens));
-
-    // The reference, greedy; its rows are kept. The last token is fed too, so that its logits count.
-    CMF_TRY(StepResult step, Feed(reference_, *expected, tokens_, LogitRows::kAll));
-    want_ = std::move(step.logits);
-    while (tokens_.size() < total) {
-      CMF_CHECK(control_.CheckCancelled());
-      control_.Report("reference", static_cast<int64_t>(tokens_.size()), static_cast<int64_t>(total));
-      tokens_.push_back(static_cast<TokenId>(BestOf(RowOf(want_, static_cast<int64_t>(tokens_.size()) - 1))));
-      CMF_TRY(StepResult next, Feed(reference_, *expected, {&tokens_.back(), 1}, LogitRows::kLast));
-      want_.insert(want_.end(), next.logits.begin(), next.logits.end());
-    }
     result_.generated = static_cast<int64_t>(total - prompt_size);
 
-    std::vector<float> infer;  // rows of the token by token run
+    // All three go through the text together, so that only one row of each is held. The last token is fed too:
+    // its logits count.
+    size_t fed = 0;  // by the batched run: full batches of the prompt, the rest one by one, then the answer
     for (size_t at = 0; at < total; ++at) {
       CMF_CHECK(control_.CheckCancelled());
-      control_.Report("package", static_cast<int64_t>(at), static_cast<int64_t>(total));
-      CMF_TRY(StepResult row, Feed(package_, *stepwise, {&tokens_[at], 1}, LogitRows::kAll));
-      infer.insert(infer.end(), row.logits.begin(), row.logits.end());
-      Count(static_cast<int64_t>(at), row.logits);
-    }
-    // As runtimes call it: full batches of the prompt, the rest one by one, then the answer.
-    for (size_t at = 0; at < total;) {
-      CMF_CHECK(control_.CheckCancelled());
-      const bool fits = batch > 1 && at + static_cast<size_t>(batch) <= prompt_size;
-      const size_t n = fits ? static_cast<size_t>(batch) : 1;
-      CMF_TRY(StepResult row, Feed(package_, *batched, std::span(tokens_).subspan(at, n), LogitRows::kLast));
-      at += n;
-      const auto position = static_cast<int64_t>(at) - 1;
-      if (fits) ++result_.prefill_calls;
-      Count(position, row.logits);
-      const auto other = RowOf(infer, position);
-      for (size_t i = 0; i < other.size(); ++i)
-        Widen(result_.prefill_infer_max_abs, std::fabs(double{other[i]} - row.logits[i]));
+      control_.Report("checking", static_cast<int64_t>(at), static_cast<int64_t>(total));
+      const auto position = static_cast<int64_t>(at);
+      CMF_TRY(const std::vector<float> want, Feed(reference_, *expected, {&tokens[at], 1}));
+      CMF_TRY(const std::vector<float> single, Feed(package_, *stepwise, {&tokens[at], 1}));
+      Count(position, want, single);
+      if (at + 1 == tokens.size() && tokens.size() < total) tokens.push_back(static_cast<TokenId>(BestOf(want)));
+
+      const bool is_batch = batch > 1 && fed + static_cast<size_t>(batch) <= prompt_size;
+      const size_t n = is_batch ? static_cast<size_t>(batch) : 1;
+      if (fed + n != at + 1) continue;  // this batch ends later
+      CMF_TRY(const std::vector<float> row, Feed(package_, *batched, std::span(tokens).subspan(fed, n)));
+      fed += n;
+      result_.prefill_calls += is_batch;
+      Count(position, want, row);
+      for (size_t i = 0; i < row.size(); ++i)
+        Widen(result_.prefill_infer_max_abs, std::fabs(double{single[i]} - row[i]));
     }
     CMF_CHECK(CompareStates(*stepwise, *batched));
     Finish();
@@ -122,17 +111,16 @@ class Checker {
   }
 
  private:
-  Result<StepResult> Feed(const LanguageModel& model, Sequence& sequence, std::span<const TokenId> tokens,
-                          LogitRows rows) const {
-    const StepItem item{&sequence, tokens, rows, nullptr};
-    return model.Step({{&item, 1}, nullptr});
+  /// Logits of the last token.
+  Result<std::vector<float>> Feed(const LanguageModel& model, Sequence& sequence,
+                                  std::span<const TokenId> tokens) const {
+    const StepItem item{&sequence, tokens, LogitRows::kLast, nullptr};
+    CMF_TRY(StepResult step, model.Step({{&item, 1}, nullptr}));
+    return std::move(step.logits);
   }
-  [[nodiscard]] std::span<const float> RowOf(const std::vector<float>& rows, int64_t position) const {
-    const auto vocab = static_cast<size_t>(reference_.config().vocab_size);
-    return std::span(rows).subspan(static_cast<size_t>(position) * vocab, vocab);
-  }
-  void Count(int64_t position, std::span<const float> got) {
-    const Comparison c = Compare(RowOf(want_, position), got, options_.decided_gap);
+
+  void Count(int64_t position, std::span<const float> want, std::span<const float> got) {
+    const Comparison c = Compare(want, got, options_.decided_gap);
     ++result_.positions;
     if (!(c.cosine >= result_.cosine_min) && !std::isnan(result_.cosine_min)) {
       result_.cosine_min = c.cosine;
@@ -180,8 +168,6 @@ class Checker {
   const CheckOptions options_;
   const RunControl& control_;
   CheckResult result_;
-  std::vector<TokenId> tokens_;
-  std::vector<float> want_;
   double cosines_ = 0, kl_ = 0;
   int64_t agreements_ = 0;
 };

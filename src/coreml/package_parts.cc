@@ -63,12 +63,15 @@ Result<PackagePartsRunner::Call> PackagePartsRunner::OpenCall(const Part& part, 
   const int64_t tokens = !is_prefill ? 1 : shapes_.batch > 0 ? shapes_.batch : any;
   CMF_TRY(call.hidden, Want(path, name + " input", in, "hidden_states", DataType::kFloat16, {1, tokens, hidden}));
   const Shape& shape = in[call.hidden].type.shape;
+  if (shape[1] < 1 || shape[2] < 1)
+    return Broken(path, fmt::format("{} input 'hidden_states' is {}", name, TypeText(in[call.hidden].type)));
   shapes_.hidden = shape[2];
   if (is_prefill) shapes_.batch = shape[1];
   const int64_t t = shape[1], context = shapes_.context > 0 ? shapes_.context : any;
   CMF_TRY(call.positions, Want(path, name + " input", in, "position_ids", DataType::kInt32, {t}));
   CMF_TRY(call.mask, Want(path, name + " input", in, "causal_mask", DataType::kFloat16, {1, 1, t, context}));
   shapes_.context = LastDim(in[call.mask]);
+  if (shapes_.context < 1) return Broken(path, fmt::format("{}: a context of {}", name, shapes_.context));
   CMF_TRY(call.current, Want(path, name + " input", in, "current_pos", DataType::kInt32, {1}));
   if (PortIndex(in, "per_layer_inputs") >= 0) {
     const int64_t width = shapes_.per_layer_inputs > 0 ? shapes_.per_layer_inputs : any;
@@ -156,6 +159,8 @@ Result<void> PackagePartsRunner::OpenHead(const Backend& backend, const fs::path
                                      {1, 1, mil::kUnknownDim}));
     head_outputs_.push_back(index);
     shapes_.logits.push_back(LastDim(out[index]));
+    if (shapes_.logits.back() < 1)
+      return Broken(path, fmt::format("output 'logits{}' is {}", i, TypeText(out[index].type)));
     shapes_.vocab += shapes_.logits.back();
   }
   if (out.size() != head_outputs_.size()) {

@@ -110,7 +110,9 @@ std::string_view OpenedSource::tokenizer_json() const {
 Result<OpenedSource> OpenSource(const fs::path& path, MappedFile::Mode mode) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    if (fs::exists(path / "meta.yaml", error)) return FromPackage(path, mode);
+    const bool has_weights = fs::exists(path / "model.safetensors", error) ||
+                             fs::exists(path / "model.safetensors.index.json", error);
+    if (fs::exists(path / "meta.yaml", error) && !has_weights) return FromPackage(path, mode);
     if (fs::exists(path / "config.json", error)) return FromCheckpoint(path, mode);
     return Fail(ErrorKind::kUsage,
                 fmt::format("{}: a folder without config.json or meta.yaml: name a .cmf file, a Hugging Face folder "
