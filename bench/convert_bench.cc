@@ -1,6 +1,6 @@
-// Converting a checkpoint and opening what came out: weights encoded a second (warm cache, without the final sync), the
-// time of open() and the private memory it costs. CMFORGE_BENCH_CHECKPOINT names a Hugging Face folder; without it, one
-// of 190 MB with the shape of a small Qwen3 is made.
+// Converting a checkpoint and opening what came out: weights encoded a second (warm cache, without the final
+// sync), the time of open() and the private memory it costs. CMFORGE_BENCH_CHECKPOINT names a Hugging Face
+// folder; without it, one of 190 MB with the shape of a small Qwen3 is made.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 // A checkpoint of Gaussian bf16 weights under Qwen3's names.
 void WriteCheckpoint(const fs::path& folder) {
-  constexpr int kHidden = 1024, kFfn = 3072, kLayers = 4, kVocab = 32768, kHead = 128, kHeads = 16, kKvHeads = 8;
+  constexpr int kHidden = 1024, kFfn = 3072, kLayers = 4, kVocab = 32768, kHead = 128, kHeads = 16,
+                kKvHeads = 8;
   std::map<std::string, Shape> tensors = {{"model.embed_tokens.weight", {kVocab, kHidden}},
                                           {"model.norm.weight", {kHidden}}};
   for (int i = 0; i < kLayers; ++i) {
@@ -32,7 +33,8 @@ void WriteCheckpoint(const fs::path& folder) {
     tensors[p + "input_layernorm.weight"] = tensors[p + "post_attention_layernorm.weight"] = {kHidden};
     tensors[p + "self_attn.q_norm.weight"] = tensors[p + "self_attn.k_norm.weight"] = {kHead};
     tensors[p + "self_attn.q_proj.weight"] = {kHeads * kHead, kHidden};
-    tensors[p + "self_attn.k_proj.weight"] = tensors[p + "self_attn.v_proj.weight"] = {kKvHeads * kHead, kHidden};
+    tensors[p + "self_attn.k_proj.weight"] =
+        tensors[p + "self_attn.v_proj.weight"] = {kKvHeads * kHead, kHidden};
     tensors[p + "self_attn.o_proj.weight"] = {kHidden, kHeads * kHead};
     tensors[p + "mlp.gate_proj.weight"] = tensors[p + "mlp.up_proj.weight"] = {kFfn, kHidden};
     tensors[p + "mlp.down_proj.weight"] = {kHidden, kFfn};
@@ -154,9 +156,16 @@ void Open(benchmark::State& state) {
   state.counters["file_MB"] = static_cast<double>(fs::file_size(Files().Output("q8"))) / 1e6;
 }
 
-BENCHMARK_CAPTURE(ConvertTo, q8, "q8")->Name("convert/q8")->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(3);
+BENCHMARK_CAPTURE(ConvertTo, q8, "q8")
+    ->Name("convert/q8")
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(3);
 BENCHMARK_CAPTURE(ConvertTo, q4t, "q4t")
-    ->Name("convert/q4_tiled")->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(3);
+    ->Name("convert/q4_tiled")
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(3);
 BENCHMARK(Open)->Name("open/q8")->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -52,7 +52,8 @@ void Collect(CLI::App& app, const std::string& prefix, std::map<std::string, std
 void NameEnvironment(CLI::App& app, std::span<const char* const> arguments) {
   const CLI::App* chosen = &app;
   for (const char* word : arguments) {
-    const auto named = chosen->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+    const auto named =
+        chosen->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
     if (named.empty()) break;
     chosen = named[0];
   }

@@ -20,8 +20,8 @@ Result<void> CheckUtf8(std::string_view text, std::string_view what) {
       length = 1;
     }
   }
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: byte {} (0x{:02x}) is not UTF-8: save the text as UTF-8", what, at,
-                                               static_cast<unsigned char>(text[at])));
+  return Fail(ErrorKind::kCorrupt, fmt::format("{}: byte {} (0x{:02x}) is not UTF-8: save the text as UTF-8",
+                                               what, at, static_cast<unsigned char>(text[at])));
 }
 
 Result<std::string> ReadUtf8File(const std::string& path) {

@@ -1,5 +1,5 @@
-// Text and JSON that a flag names or a pipe brings. What they hold is input, not usage: bad bytes are kCorrupt and
-// the message begins with the file's name.
+// Text and JSON that a flag names or a pipe brings. What they hold is input, not usage: bad bytes are
+// kCorrupt and the message begins with the file's name.
 #pragma once
 
 #include <string>

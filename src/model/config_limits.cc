@@ -12,9 +12,10 @@ constexpr double kTiny = 1e-6, kHuge = 1e6;
 
 Result<void> Within(std::string_view field, double value, double least, double most) {
   if (value >= least && value <= most) return {};  // NaN is not
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {} is not between {} and {}: correct it, or take the model's files "
-                                               "from their publisher again",
-                                               field, value, least, most));
+  return Fail(ErrorKind::kCorrupt,
+              fmt::format("{}: {} is not between {} and {}: correct it, or take the model's files "
+                          "from their publisher again",
+                          field, value, least, most));
 }
 
 Result<void> Within(std::string_view field, const std::optional<double>& value, double least, double most) {

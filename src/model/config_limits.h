@@ -1,5 +1,5 @@
-// Which real numbers of a ModelConfig a model can have: far wider than any that was ever trained, narrow enough
-// that float32 arithmetic on them stays finite.
+// Which real numbers of a ModelConfig a model can have: far wider than any that was ever trained, narrow
+// enough that float32 arithmetic on them stays finite.
 #pragma once
 
 #include "base/result.h"

@@ -16,18 +16,22 @@ class BadInput : public CliTest {
     fs::remove_all(to);
     fs::create_directories(to);
     for (const auto& entry : fs::directory_iterator(from)) {
-      if (entry.path().filename() != file) fs::create_symlink(fs::absolute(entry.path()), to / entry.path().filename());
+      if (entry.path().filename() != file)
+        fs::create_symlink(fs::absolute(entry.path()), to / entry.path().filename());
     }
     Write(to / file, text);
     return to.string();
   }
   std::string ConfigWith(const std::string& key, const Json& value) {
     Json config =
-        ParseJson(Slurp(fs::path(CMFORGE_SOURCE_DIR) / "models" / "tiny-qwen3" / "config.json"), "config").value();
+        ParseJson(Slurp(fs::path(CMFORGE_SOURCE_DIR) / "models" / "tiny-qwen3" / "config.json"), "config")
+            .value();
     config[key] = value;
     return ModelWith("config.json", DumpJson(config));
   }
-  static void Write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+  static void Write(const fs::path& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
 
   /// One line that begins with the program's name and `file`, and no output.
   static void ExpectBlames(const Ran& ran, int status, const std::string& file) {
@@ -58,16 +62,19 @@ TEST_F(BadInput, AbsurdNumbersInAConfigAreRefused) {
 }
 
 TEST_F(BadInput, ATokenizerThatIsEmptyOrBrokenIsNotNoTokenizer) {
-  for (const std::string text : {"", " \n\t\r\n", "{\"version\": \"1.0\", ", "[]", "version https://git-lfs.github.com/spec/"}) {
+  for (const std::string text :
+       {"", " \n\t\r\n", "{\"version\": \"1.0\", ", "[]", "version https://git-lfs.github.com/spec/"}) {
     const std::string model = ModelWith("tokenizer.json", text);
-    ExpectBlames(Run({"convert", "--model", model, "--output", Path("out.cmf")}), 4, model + "/tokenizer.json");
+    ExpectBlames(Run({"convert", "--model", model, "--output", Path("out.cmf")}), 4,
+                 model + "/tokenizer.json");
     EXPECT_FALSE(fs::exists(Path("out.cmf")));
     ExpectBlames(Run({"run", model, "--prompt", "x", "-n", "1"}), 4, model + "/tokenizer.json");
     ExpectBlames(Run({"tokenize", model + "/tokenizer.json", "--text", "x"}), 4, model + "/tokenizer.json");
   }
   // Beside a file without one, too.
   const std::string model = ModelWith("other", "");
-  ASSERT_EQ(Run({"convert", "-q", "--model", model, "--no-tokenizer", "--output", Path("bare.cmf")}).status, 0);
+  ASSERT_EQ(Run({"convert", "-q", "--model", model, "--no-tokenizer", "--output", Path("bare.cmf")}).status,
+            0);
   Write(Path("tokenizer.json"), "\n");
   ExpectBlames(Run({"tokenize", Path("bare.cmf"), "--text", "x"}), 4, Path("tokenizer.json"));
 }
@@ -94,11 +101,13 @@ TEST_F(BadInput, JsonOfAnotherShapeIsTheFilesFault) {
   for (const std::string text : {"\"text\"", "{\"a\": 1}", "{\"messages\": 3}", "3"}) {
     Write(Path("wrong"), text);
     ExpectBlames(Run({"template", "--messages", Path("wrong")}), 4, Path("wrong") + ": ");
-    ExpectBlames(Run({"template", "--messages", Path("m.json"), "--tools", Path("wrong")}), 4, Path("wrong") + ": ");
+    ExpectBlames(Run({"template", "--messages", Path("m.json"), "--tools", Path("wrong")}), 4,
+                 Path("wrong") + ": ");
   }
   for (const std::string text : {"\"text\"", "[]", "3"}) {
     Write(Path("wrong"), text);
-    ExpectBlames(Run({"jinja", "--template", Path("t.jinja"), "--context", Path("wrong")}), 4, Path("wrong") + ": ");
+    ExpectBlames(Run({"jinja", "--template", Path("t.jinja"), "--context", Path("wrong")}), 4,
+                 Path("wrong") + ": ");
   }
 }
 
@@ -115,7 +124,8 @@ TEST_F(BadInput, TemplateErrorsNameTheTemplateAndARemedy) {
     for (const std::vector<std::string>& command :
          {std::vector<std::string>{"template", "--messages", Path("m.json"), "--template", Path("t.jinja")},
           {"jinja", "--template", Path("t.jinja"), "--context", Path("c.json")}}) {
-      if (command[0] == "jinja" && source.find("raise") != source.npos) continue;  // only chat templates have it
+      if (command[0] == "jinja" && source.find("raise") != source.npos)
+        continue;  // only chat templates have it
       const Ran ran = Run(command);
       ExpectBlames(ran, 4, Path("t.jinja") + ":");
       EXPECT_NE(ran.err.find(fact), std::string::npos) << ran.err;
@@ -127,10 +137,11 @@ TEST_F(BadInput, TemplateErrorsNameTheTemplateAndARemedy) {
 }
 
 TEST_F(BadInput, FilesThatCannotBeOpenedSayWhatToDo) {
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"tokenize", "--file", Path("none")},
-                                                  {"info", Path("none")},
-                                                  {"template", "--messages", Path("none")},
-                                                  {"generate", "--tokens", "@" + Path("none")}}) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"tokenize", "--file", Path("none")},
+        {"info", Path("none")},
+        {"template", "--messages", Path("none")},
+        {"generate", "--tokens", "@" + Path("none")}}) {
     const Ran ran = Run(command);
     ExpectBlames(ran, 3, Path("none") + ": cannot open: no such file or directory: check the path");
   }

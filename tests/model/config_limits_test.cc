@@ -31,14 +31,19 @@ std::vector<Field> Fields() {
       {"attention_factor", [](ModelConfig& c, double v) { c.rope.attention_factor = v; }, 1.19},
       {"mscale", [](ModelConfig& c, double v) { c.rope.mscale = v; }, 1},
       {"mscale_all_dim", [](ModelConfig& c, double v) { c.rope.mscale_all_dim = v; }, 0},
-      {"long_factor", [](ModelConfig& c, double v) { c.rope.long_factor = {1, v}; }, 64.2},
+      {"long_factor",
+       [](ModelConfig& c, double v) {
+         c.rope.long_factor = {1, v};
+       },
+       64.2},
       {"short_factor", [](ModelConfig& c, double v) { c.rope.short_factor = {v}; }, 1.05},
       {"embed_multiplier", [](ModelConfig& c, double v) { c.embed_multiplier = v; }, 73.3},
       {"logit_multiplier", [](ModelConfig& c, double v) { c.logit_multiplier = v; }, 0.125},
       {"query_pre_attn_scalar", [](ModelConfig& c, double v) { c.query_pre_attn_scalar = v; }, 256},
       {"attn_logit_softcapping", [](ModelConfig& c, double v) { c.attn_logit_softcapping = v; }, 50},
       {"final_logit_softcapping", [](ModelConfig& c, double v) { c.final_logit_softcapping = v; }, 0},
-      {"routed_scaling_factor", [](ModelConfig& c, double v) { c.moe = MoeConfig{.routed_scaling_factor = v}; }, 2.5},
+      {"routed_scaling_factor",
+       [](ModelConfig& c, double v) { c.moe = MoeConfig{.routed_scaling_factor = v}; }, 2.5},
       {"moe_router_logit_softcapping",
        [](ModelConfig& c, double v) { c.moe = MoeConfig{.router_logit_softcapping = v}; }, 0},
   };

@@ -2,6 +2,7 @@
 """Compares tokenize and detokenize with the reference library, live, on random Unicode.
 
     tokenizer_live.py PROGRAM [SEED [COUNT]]
+    tokenizer_live.py PROGRAM every FILE ...      every code point, alone and between letters, through these files
 
 The library is the npm package `tokenizers` below the folder that CMFORGE_NODE_MODULES (or NODE_PATH) names:
     npm install --prefix DIR tokenizers@0.23.2       then CMFORGE_NODE_MODULES=DIR/node_modules
@@ -88,12 +89,29 @@ def compare(program, path, seed, count):
     return len(different)
 
 
+def compare_every(program, path):
+    points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    env = {**os.environ, "NODE_PATH": modules}
+    different = []
+    for first in range(0, len(points), 65536):
+        lines = [{"text": form.format(chr(c)), "special": False}
+                 for c in points[first:first + 65536] for form in ("{}", "a{}b")]
+        theirs = ask(["node", str(HERE / "tokenizer_reference.js"), str(path)], lines, env)
+        ours = ask([program, "tokenize", str(path), "--jsonl"], lines)
+        different += [ord(line["text"].strip("ab") or line["text"][0]) for line, a, b in zip(lines, theirs, ours)
+                      if a["ids"] != b.get("ids")]
+    print(f"{path}: {len(points)} code points, {len(different)} differ: " + " ".join(f"{c:X}" for c in different[:200]))
+    return len(different)
+
+
 def main():
     if not shutil.which("node"):
         skip("no node")
     if not any((Path(folder) / "tokenizers").is_dir() for folder in modules.split(":") if folder):
         skip("CMFORGE_NODE_MODULES names no folder with the npm package `tokenizers`")
     program = sys.argv[1]
+    if len(sys.argv) > 3 and sys.argv[2] == "every":
+        return 1 if sum(compare_every(program, Path(path)) for path in sys.argv[3:]) else 0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 2026
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
     root = HERE.parent.parent
