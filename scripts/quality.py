@@ -14,7 +14,8 @@ import tempfile
 
 import numpy as np
 
-ENCODINGS = ["f16", "bf16", "q8", "q8_2f", "vbit", "q4", "q4t", "q4tp", "q2tp", "q1t", "q1s", "q1", "q1p"]
+# NAME/mse: with --encoder mse.
+ENCODINGS = ["f16", "bf16", "q8", "q8_2f", "vbit", "q4", "q4t", "q4tp", "vbit/mse", "q4t/mse", "q4tp/mse", "q2tp", "q1t", "q1s", "q1", "q1p"]
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -42,8 +43,9 @@ def measure(options, label, folder, encoding, work):
     program, f32 = options.cmforge, work / f"{label}-f32.cmf"
     if not f32.exists():
         run(program, "convert", "--model", folder, "--quant", "f32", "--output", f32)
-    quantized, decoded = work / f"{label}-{encoding}.cmf", work / "decoded.cmf"
-    run(program, "convert", "--model", folder, "--quant", encoding, "--output", quantized)
+    quantized, decoded = work / "quantized.cmf", work / "decoded.cmf"
+    quant, _, encoder = encoding.partition("/")
+    run(program, "convert", "--model", folder, "--quant", quant, "--encoder", encoder or "standard", "--output", quantized)
     run(program, "requant", quantized, "--quant", "f32", "--output", decoded)
     info = {t["name"]: t for t in run(program, "info", quantized)["tensors"]}
 
@@ -69,7 +71,7 @@ def measure(options, label, folder, encoding, work):
     row["tokens"] = scored
     quantized.unlink()
     decoded.unlink()
-    print(f"{label:12} {encoding:6} {row['bits']:6.2f} bits  error {row['error']:8.4%}  ppl x {row['ppl_ratio']:.4f}  "
+    print(f"{label:12} {encoding:8} {row['bits']:6.2f} bits  error {row['error']:8.4%}  ppl x {row['ppl_ratio']:.4f}  "
           f"KL {row['kl']:.5f}  same first choice {row['agreement']:.2%}", flush=True)
     return row
 
@@ -123,14 +125,19 @@ def main():
     parser.add_argument("--markdown", type=pathlib.Path, help=f"a file whose part between '{BEGIN}' and '{END}' is replaced")
     parser.add_argument("--png", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path, help="everything measured")
+    parser.add_argument("--measured", action="append", default=[], type=pathlib.Path, metavar="JSON",
+                        help="rows of an earlier --json, not measured again; may be repeated")
     options = parser.parse_args()
     options.model = [tuple(m.split("=", 1)) if "=" in m else (pathlib.Path(m).name, m) for m in options.model]
 
-    rows = []
+    rows = [row for path in options.measured for row in json.loads(path.read_text())]
+    known = {(row["model"], row["encoding"]) for row in rows}
     with tempfile.TemporaryDirectory() as work:
         for label, folder in options.model:
             for encoding in options.encodings.split(","):
-                rows.append(measure(options, label, folder, encoding, pathlib.Path(work)))
+                if (label, encoding) not in known:
+                    rows.append(measure(options, label, folder, encoding, pathlib.Path(work)))
+    rows.sort(key=lambda row: (-row["bits"], ENCODINGS.index(row["encoding"]) if row["encoding"] in ENCODINGS else 99))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     if options.markdown:

@@ -8,6 +8,7 @@
 #include "cli/active_flags.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
+#include "quant/least_error.h"
 
 namespace cmforge::cli {
 namespace {
@@ -70,6 +71,7 @@ cmf::Header HeaderOf(const OpenedSource& source, const EncodingFlags& flags) {
   header.provenance = {
       {"tool", "cmforge " CMFORGE_VERSION},
       {"source_model", std::filesystem::absolute(name).lexically_normal().filename().string()}};
+  if (flags.encoder != "standard") header.provenance["encoder"] = flags.encoder;
   return header;
 }
 
@@ -100,6 +102,11 @@ void EncodingFlags::AddTo(CLI::App* command, const std::string& default_quant) {
                       "GLOB=QUANT for some tensors; may be repeated, the last match wins");
   command->add_option("--mean-bits", mean_bits, "vbit: bits a weight, 3 to 8 (default 4.25)")
       ->check(CLI::Range(3.0, 8.0));
+  command
+      ->add_option("--encoder", encoder,
+                   "standard, or mse: search each scale for the least squared error (q4, q4t, q4tp, vbit)")
+      ->check(CLI::IsMember({"standard", "mse"}))
+      ->capture_default_str();
   command->add_option("--moe-stats", moe_stats,
                       "vbit: router counts from `moe-stats`: experts that are chosen often get more bits");
 }
@@ -108,14 +115,22 @@ Result<ConvertOptions> EncodingFlags::Parse(const OpenedSource& source, RoutingC
   ConvertOptions options;
   CMF_TRY(options.quant, ParseQuantPreset(quant));
   bool has_vbit = options.quant.name.starts_with("vbit");
+  bool has_search = LeastErrorEncoder(options.quant.dtype) != nullptr;
   for (const std::string& rule : tensor_quant) {
     CMF_TRY(TensorQuantRule parsed, ParseTensorQuantRule(rule));
     has_vbit = has_vbit || parsed.preset.name.starts_with("vbit");
+    has_search = has_search || LeastErrorEncoder(parsed.preset.dtype) != nullptr;
     options.tensor_quant.push_back(std::move(parsed));
   }
   for (const auto& [flag, is_given] : {std::pair{"mean-bits", mean_bits.has_value()}, {"moe-stats", !moe_stats.empty()}}) {
     if (is_given && !has_vbit)
       return Fail(ErrorKind::kUsage, fmt::format("{}: nothing is vbit under --quant {}: leave it out", flag, quant));
+  }
+  options.encoders.least_error = encoder == "mse";
+  if (options.encoders.least_error && !has_search) {
+    return Fail(ErrorKind::kUsage,
+                fmt::format("encoder: {} has its standard encoder only: mse is for q4, q4t, q4tp, q2tp, vbit, vbit_plain",
+                            quant));
   }
   if (!moe_stats.empty()) {
     CMF_TRY(cmf::ExpertStats stats, LoadExpertStats(moe_stats));
@@ -139,6 +154,7 @@ Json EncodingFlags::Provenance() const {
   Json json = {{"tool", "cmforge " CMFORGE_VERSION}, {"quant", quant}};
   if (!tensor_quant.empty()) json["tensor_quant"] = tensor_quant;
   if (mean_bits) json["mean_bits"] = *mean_bits;
+  if (encoder != "standard") json["encoder"] = encoder;
   return json;
 }
 

@@ -17,6 +17,7 @@ struct EncodingFlags {
   std::vector<std::string> tensor_quant;
   std::optional<double> mean_bits;
   std::string moe_stats;
+  std::string encoder = "standard";
 
   /// `default_quant` is only shown; empty: none.
   void AddTo(CLI::App* command, const std::string& default_quant);

@@ -4,6 +4,7 @@
 #include "cmf/file.h"
 #include "cmf/hash64.h"
 #include "quant/encoding.h"
+#include "quant/least_error.h"
 #include "quant/relayout.h"
 
 namespace cmforge {
@@ -47,7 +48,9 @@ Result<TensorView> TensorEncoder::Read(const PlannedTensor& tensor) {
     CMF_TRY(options.row_bias_bits, budget_.BiasBits(tensor, source_, pool_, control_));
     auto rows = AsFloatRows(std::move(view));
     if (!rows) return in_tensor(std::move(rows).error());
-    auto encoded = FindEncoding(tensor.dtype)->encode(*rows, options, pool_);
+    const EncodeFunction least_error = settings_.least_error ? LeastErrorEncoder(tensor.dtype) : nullptr;
+    const EncodeFunction encode = least_error != nullptr ? least_error : FindEncoding(tensor.dtype)->encode;
+    auto encoded = encode(*rows, options, pool_);
     if (!encoded) return in_tensor(std::move(encoded).error());
     *payload = std::move(*encoded);
   }

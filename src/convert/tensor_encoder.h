@@ -19,6 +19,7 @@ namespace cmforge {
 struct EncoderSettings {
   /// vbit: bits a weight. Given, tensors that are vbit already are encoded again; else they are copied.
   std::optional<double> mean_bits;
+  bool least_error = false;                // the `mse` encoders, where an encoding has one (quant/least_error.h)
   const RoutingCounts* routing = nullptr;  // vbit experts; must outlive the work
 
   static constexpr double kMeanBits = 4.25;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "quant/entries.h"
+#include "quant/least_error.h"
 #include "quant/q4_group.h"
 #include "quant/row_blocks.h"
 
@@ -18,6 +19,7 @@ std::optional<uint64_t> Size(std::span<const int64_t> shape) {
   return count ? SaturatedMul(static_cast<uint64_t>(Groups(*count)), 18) : UINT64_MAX;
 }
 
+template <bool kLeastError>
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
   const int64_t cols = source.cols;
   const int64_t groups = Groups(source.rows * cols);
@@ -36,7 +38,8 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
         w = padded;
       }
       const int64_t group = first_group + i / kGroup;
-      const float scale = CheckedScale(AbsMax(w, kGroup) / 7.0f, group * kGroup, *block.bad);
+      float scale = CheckedScale(AbsMax(w, kGroup) / 7.0f, group * kGroup, *block.bad);
+      if (kLeastError && scale <= kF16Max) scale = LeastErrorScale(w, -8.0f, 7.0f, scale);
       EncodeQ4Group(w, scale, payload.data() + group * 16);
       StoreLe(scales + group * 2, F32ToF16(scale));
     }
@@ -67,6 +70,12 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kQ4BlockEncoding = {DType::kQ4Block, "q4_block", AnyShape, Size, nullptr, Encode, Decode};
+Result<std::vector<std::byte>> EncodeQ4BlockLeastError(const FloatRows& source, const EncodeOptions& options,
+                                                       ThreadPool& pool) {
+  return Encode<true>(source, options, pool);
+}
+
+const Encoding kQ4BlockEncoding = {DType::kQ4Block, "q4_block", AnyShape, Size, nullptr,
+                                   Encode<false>,   Decode};
 
 }  // namespace cmforge

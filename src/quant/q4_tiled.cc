@@ -1,6 +1,7 @@
 // q4_tiled (spec 3.2): the numbers of q4_block, each scale in front of its codes, 2-D with whole groups.
 //   { [f16 scale][16 bytes of codes] } : rows * cols / 32
 #include "quant/entries.h"
+#include "quant/least_error.h"
 #include "quant/q4_group.h"
 #include "quant/row_blocks.h"
 
@@ -11,6 +12,7 @@ constexpr int64_t kTile = 18;
 
 std::optional<uint64_t> Size(std::span<const int64_t> shape) { return GroupBytes(shape, kTile); }
 
+template <bool kLeastError>
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
   CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
   const int64_t groups_per_row = source.cols / kGroup;
@@ -20,7 +22,8 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
     const int64_t count = (block.end - block.begin) * source.cols;
     for (int64_t i = 0; i < count; i += kGroup, tile += kTile) {
       const float* w = block.values + i;
-      const float scale = CheckedScale(AbsMax(w, kGroup) / 7.0f, block.begin * source.cols + i, *block.bad);
+      float scale = CheckedScale(AbsMax(w, kGroup) / 7.0f, block.begin * source.cols + i, *block.bad);
+      if (kLeastError && scale <= kF16Max) scale = LeastErrorScale(w, -8.0f, 7.0f, scale);
       StoreLe(tile, F32ToF16(scale));
       EncodeQ4Group(w, scale, tile + 2);
     }
@@ -38,7 +41,12 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
+Result<std::vector<std::byte>> EncodeQ4TiledLeastError(const FloatRows& source, const EncodeOptions& options,
+                                                       ThreadPool& pool) {
+  return Encode<true>(source, options, pool);
+}
+
 const Encoding kQ4TiledEncoding = {DType::kQ4Tiled, "q4_tiled", ReasonNotGroups, Size,
-                                   nullptr,         Encode,     Decode};
+                                   nullptr,         Encode<false>, Decode};
 
 }  // namespace cmforge

@@ -7,6 +7,7 @@
 #include "quant/entries.h"
 #include "quant/exp_log.h"
 #include "quant/ladder.h"
+#include "quant/least_error.h"
 #include "quant/q4_group.h"
 #include "quant/row_blocks.h"
 
@@ -29,15 +30,17 @@ float ErrorWith(const float* w, float scale) {
   return error;
 }
 
+template <bool kLeastError>
 void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_scales, std::byte* nibbles,
                std::byte* params, std::byte* codes, BadValues& bad) {
   float lo = INFINITY, hi = -INFINITY;
   for (int64_t g = 0; g < groups; ++g) {
     const float loudest = AbsMax(w + g * kGroup, kGroup);
-    log_scales[g] =
-        loudest == 0 ? NAN
-                     : static_cast<float>(Log2(CheckedScale(loudest / 7.0f, first_index + g * kGroup, bad)));
+    log_scales[g] = NAN;
     if (loudest == 0) continue;
+    float scale = CheckedScale(loudest / 7.0f, first_index + g * kGroup, bad);
+    if (kLeastError && scale <= kF16Max) scale = LeastErrorScale(w + g * kGroup, -8.0f, 7.0f, scale);
+    log_scales[g] = static_cast<float>(Log2(scale));
     lo = std::min(lo, log_scales[g]);
     hi = std::max(hi, log_scales[g]);
   }
@@ -53,7 +56,7 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_s
     if (!std::isnan(log_scales[g])) {
       const int nominal = Code((log_scales[g] - stored_lo) / step, 0.0f, 31.0f);
       float least = INFINITY;
-      for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + 1, kRungs - 1); ++rung) {
+      for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + (kLeastError ? 2 : 1), kRungs - 1); ++rung) {
         const float error = ErrorWith(w, ladder.rung[rung]);
         if (error < least) {
           least = error;
@@ -71,6 +74,7 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_s
   }
 }
 
+template <bool kLeastError>
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
   CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
   const LadderLayout layout(source.view.shape, kGroupBytes);
@@ -79,7 +83,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
                                              std::vector<float>(static_cast<size_t>(layout.groups)));
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
-      EncodeRow(block.values + (row - block.begin) * source.cols, layout.groups, row * source.cols,
+      EncodeRow<kLeastError>(block.values + (row - block.begin) * source.cols, layout.groups, row * source.cols,
                 log_scales[static_cast<size_t>(block.worker)].data(),
                 payload.data() + row * layout.groups * kGroupBytes, payload.data() + layout.params + row * 4,
                 payload.data() + layout.codes + row * layout.code_bytes, *block.bad);
@@ -103,6 +107,11 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-const Encoding kQ4tpEncoding = {DType::kQ4tp, "q4tp", ReasonNotGroups, Size, nullptr, Encode, Decode};
+Result<std::vector<std::byte>> EncodeQ4tpLeastError(const FloatRows& source, const EncodeOptions& options,
+                                                       ThreadPool& pool) {
+  return Encode<true>(source, options, pool);
+}
+
+const Encoding kQ4tpEncoding = {DType::kQ4tp, "q4tp", ReasonNotGroups, Size, nullptr, Encode<false>, Decode};
 
 }  // namespace cmforge

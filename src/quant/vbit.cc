@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "quant/entries.h"
+#include "quant/least_error.h"
 #include "quant/numeric.h"
 #include "quant/row_blocks.h"
 #include "quant/vbit_allocation.h"
@@ -44,12 +45,12 @@ void PackEight(const uint8_t* codes, std::byte* out) {
 }
 
 template <int kWidth>
-void EncodeRow(const float* w, int64_t groups, int64_t first_index, std::byte* scales, std::byte* packed,
-               BadValues& bad) {
+void EncodeRow(const float* w, int64_t groups, int64_t first_index, bool least_error, std::byte* scales,
+               std::byte* packed, BadValues& bad) {
   constexpr int32_t kMiddle = MiddleCode(kWidth);
   for (int64_t group = 0; group < groups; ++group, w += kGroup) {
-    const float scale =
-        CheckedScale(AbsMax(w, kGroup) / static_cast<float>(kMiddle), first_index + group * kGroup, bad);
+    float scale = CheckedScale(AbsMax(w, kGroup) / static_cast<float>(kMiddle), first_index + group * kGroup, bad);
+    if (least_error && scale <= kF16Max) scale = LeastErrorScale(w, -float{kMiddle}, float{kMiddle + 1}, scale);
     StoreLe(scales + 2 * group, F32ToF16(scale));
     uint8_t codes[kGroup];
     for (int i = 0; i < kGroup; ++i) {
@@ -144,7 +145,7 @@ Result<void> Validate(Bytes payload, std::span<const int64_t> shape) {
   return {};
 }
 
-template <bool kHasOffsets>
+template <bool kHasOffsets, bool kLeastError>
 Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptions& options,
                                       ThreadPool& pool) {
   CMF_CHECK(CheckReason(ReasonNotGroups(source.view.shape)));
@@ -176,7 +177,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
       std::byte* scales = payload.data() + layout.scales + row * layout.groups_per_row * 2;
       std::byte* packed = payload.data() + layout.packed + begins[static_cast<size_t>(row)];
       CMF_BY_WIDTH(widths[static_cast<size_t>(row)], EncodeRow, w, layout.groups_per_row, row * source.cols,
-                   scales, packed, *block.bad);
+                   kLeastError, scales, packed, *block.bad);
     }
   }));
   return payload;
@@ -204,9 +205,18 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
+Result<std::vector<std::byte>> EncodeVbitLeastError(const FloatRows& source, const EncodeOptions& options,
+                                                    ThreadPool& pool) {
+  return Encode<false, true>(source, options, pool);
+}
+Result<std::vector<std::byte>> EncodeVbitRoLeastError(const FloatRows& source, const EncodeOptions& options,
+                                                      ThreadPool& pool) {
+  return Encode<true, true>(source, options, pool);
+}
+
 const Encoding kVbitEncoding = {DType::kVbit,    "vbit",        ReasonNotGroups, DependsOnData,
-                                Validate<false>, Encode<false>, Decode<false>};
+                                Validate<false>, Encode<false, false>, Decode<false>};
 const Encoding kVbitRoEncoding = {DType::kVbitRo, "vbit_ro",    ReasonNotGroups, DependsOnData,
-                                  Validate<true>, Encode<true>, Decode<true>};
+                                  Validate<true>, Encode<true, false>, Decode<true>};
 
 }  // namespace cmforge

@@ -94,6 +94,8 @@ TEST_F(Requant, RefusesByName) {
   refused({path, "--in-place", "--quant", "q8"}, "use --output");  // longer than the slots
   refused({path, "-o", Path("x.cmf"), "--quant", "q3"}, "q3");
   refused({path, "-o", Path("x.cmf"), "--quant", "q8", "--mean-bits", "5"}, "mean-bits");
+  refused({path, "-o", Path("x.cmf"), "--quant", "q8", "--encoder", "mse"}, "mse is for");
+  refused({path, "-o", Path("x.cmf"), "--quant", "q4t", "--encoder", "calibrated"}, "calibrated");
   refused({Data("checkpoint/odd-ffn-width"), "--in-place", "--quant", "q8"}, "use --output");
   refused({"--in-place", "--quant", "q4"}, "built-in");
   EXPECT_EQ(Slurp(path), bytes);

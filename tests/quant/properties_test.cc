@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "quant/cases.h"
+#include "quant/least_error.h"
 
 namespace cmforge {
 namespace {
@@ -163,6 +164,49 @@ TEST(Properties, GaussianRowsLoseWhatTheirBitsSay) {
         MustDequantize(OwnedTensor(dtype, shape, MustEncode(*FindEncoding(dtype), F32Tensor(shape, values))));
     EXPECT_NEAR(RelativeError(got, values), want, 0.03 * want) << DTypeName(dtype);
   }
+}
+
+TEST(Properties, LeastErrorEncodersLoseLessAndReadTheSame) {
+  const std::pair<DType, double> measured[] = {{DType::kQ4Block, 0.0861}, {DType::kQ4Tiled, 0.0861}, {DType::kQ4tp, 0.0866},
+                                               {DType::kVbit, 0.0850},    {DType::kVbitRo, 0.0850}};
+  const Shape shape = {64, 1024};
+  const TensorView source = F32Tensor(shape, GaussianRows(shape[0], shape[1], 11));
+  const std::vector<float> values = MustDequantize(source);
+  ThreadPool one(1), three(3);
+  for (const auto& [dtype, want] : measured) {
+    const auto payload = LeastErrorEncoder(dtype)(*AsFloatRows(source), {}, one);
+    ASSERT_TRUE(payload) << DTypeName(dtype);
+    ASSERT_TRUE(CheckPayload(dtype, shape, *payload));
+    EXPECT_NEAR(RelativeError(MustDequantize(OwnedTensor(dtype, shape, *payload)), values), want, 0.03 * want)
+        << DTypeName(dtype);
+    EXPECT_EQ(*LeastErrorEncoder(dtype)(*AsFloatRows(source), {}, three), *payload) << DTypeName(dtype);
+  }
+  EXPECT_EQ(LeastErrorEncoder(DType::kQ8Row), nullptr);
+}
+
+TEST(Properties, LeastErrorEncodersAreNeverWorseThanTheStandard) {
+  EXPECT_TRUE(rc::check([] {
+    const auto rows = *rc::gen::inRange<int64_t>(1, 6);
+    const auto cols = 32 * *rc::gen::inRange<int64_t>(1, 5);
+    const Shape shape = {rows, cols};
+    const TensorView source = F32Tensor(shape, HardRows(rows, cols, *rc::gen::arbitrary<uint32_t>()));
+    const std::vector<float> values = MustDequantize(source);
+    ThreadPool pool(1);
+    for (const DType dtype : {DType::kQ4Block, DType::kQ4Tiled, DType::kVbit, DType::kVbitRo}) {
+      const auto error = [&](const ByteVector& payload) {
+        const auto got = MustDequantize(OwnedTensor(dtype, shape, payload));
+        double sum = 0;
+        for (size_t i = 0; i < got.size(); ++i) sum += std::pow(double{got[i]} - values[i], 2);
+        return sum;
+      };
+      const auto searched = LeastErrorEncoder(dtype)(*AsFloatRows(source), {}, pool);
+      RC_ASSERT(searched.has_value());
+      RC_ASSERT(error(*searched) <= error(MustEncode(*FindEncoding(dtype), source)) * 1.0001 + 1e-30);
+    }
+    const auto ladder = LeastErrorEncoder(DType::kQ4tp)(*AsFloatRows(source), {}, pool);
+    RC_ASSERT(ladder.has_value());
+    for (const float value : MustDequantize(OwnedTensor(DType::kQ4tp, shape, *ladder))) RC_ASSERT(std::isfinite(value));
+  }));
 }
 
 TEST(Properties, OutliersAreKeptVerbatim) {
