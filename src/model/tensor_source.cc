@@ -11,6 +11,13 @@ std::optional<int64_t> ElementCount(std::span<const int64_t> shape) {
   return count;
 }
 
-std::string ShapeText(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text;
+  for (const int64_t dim : shape) {  // -1: a dimension that is not known
+    if (!text.empty()) text += ", ";
+    text += dim == -1 ? "?" : std::to_string(dim);
+  }
+  return "[" + text + "]";
+}
 
 }  // namespace cmforge

@@ -2,6 +2,7 @@
 #include "coreml/allocation_counter.h"
 
 #include "coreml/tensors.h"
+#include "mil/text.h"
 
 namespace cmforge::coreml {
 namespace {
@@ -72,6 +73,38 @@ TEST(Allocation, NoneInAnyKindOfStep) {
     EXPECT_EQ(Allocations() - before, 0);
     ASSERT_TRUE(status) << status.error().message;
   }
+}
+
+/// A slice at a place that is only known when it runs, of a size the program declares.
+TEST(Allocation, NoneInASliceOfDeclaredSize) {
+  const auto program = mil::ParseProgramText(
+      "program(1.3)\n{ func main<ios18>(tensor<fp16, [4, 2]> x, tensor<int32, [2]> i, tensor<int32, [2]> e) {\n"
+      "tensor<fp16, [2, 2]> y = slice_by_index(x = x, begin = i, end = e, end_mask = tensor<bool, [2]>([false, true]));\n"
+      "} -> (y); }");
+  ASSERT_TRUE(program) << program.error().message;
+  mil::Model model;
+  model.description = *DescribeProgram(*program);
+  model.program = *program;
+  const auto interpreter = Interpreter::Create(PackageOf(std::move(model)));
+  ASSERT_TRUE(interpreter) << interpreter.error().message;
+  auto runner = (*interpreter)->Plan("");
+  ASSERT_TRUE(runner) << runner.error().message;
+  SetInput(*runner, 0, {0, 1, 2, 3, 4, 5, 6, 7});
+  for (const int begin : {0, 1, 2}) {
+    SetInput(*runner, 1, {double(begin), 0});
+    SetInput(*runner, 2, {double(begin + 2), 0});
+    const int64_t before = Allocations();
+    const auto status = runner->Run(nullptr);
+    EXPECT_EQ(Allocations() - before, 0);
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(OutputOf(*runner, 0)[0], 2 * begin);
+  }
+  SetInput(*runner, 1, {0, 0});
+  SetInput(*runner, 2, {3, 0});
+  const auto status = runner->Run(nullptr);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message,
+            "function 'main': slice_by_index 'y': the slice 0 to 3 of axis 0 (4 elements) does not hold 2 elements");
 }
 
 }  // namespace

@@ -182,6 +182,32 @@ TEST(Run, StopsWhenItIsToldTo) {
   EXPECT_EQ(status.error().kind, ErrorKind::kCancelled);
 }
 
+/// What negative indices of gather mean changed with iOS 17.
+TEST(Run, CountsGatherIndicesFromTheEndInOlderPrograms) {
+  for (const auto& [opset, is_old] : {std::pair("ios15", true), {"ios16", true}, {"ios17", false}, {"ios18", false}}) {
+    const auto program = mil::ParseProgramText(
+        fmt::format("program(1.3)\n{{ func main<{}>(tensor<fp16, [3]> x, tensor<int32, [2]> i) {{\n"
+                    "tensor<fp16, [2]> y = gather(x = x, indices = i, axis = int32(0));\n}} -> (y); }}",
+                    opset));
+    ASSERT_TRUE(program) << program.error().message;
+    mil::Model model;
+    model.description = *DescribeProgram(*program);
+    model.program = *program;
+    const auto interpreter = InterpreterOf(PackageOf(std::move(model)));
+    ASSERT_TRUE(interpreter) << interpreter.error().message;
+    auto runner = (*interpreter)->Plan("");
+    ASSERT_TRUE(runner);
+    SetInput(*runner, 0, {1, 2, 3});
+    SetInput(*runner, 1, {-1, 0});
+    EXPECT_EQ(runner->Run(nullptr).has_value(), is_old) << opset;
+    if (is_old) {
+      EXPECT_EQ(OutputOf(*runner, 0), (std::vector<double>{3, 1}));
+    }
+    SetInput(*runner, 1, {-4, 0});
+    EXPECT_FALSE(runner->Run(nullptr));
+  }
+}
+
 /// With fp16 precision every result is one that fp16 can hold, inputs included; with f32 nothing is rounded.
 TEST(Run, RoundsToTheDeclaredTypeOrNotAtAll) {
   for (const Precision precision : {Precision::kF16, Precision::kF32}) {

@@ -12,7 +12,8 @@ tl::unexpected<Error> OutOfRange(int64_t index, int64_t extent) {
   return Fail(ErrorKind::kCorrupt, fmt::format("index {} of an axis of {}", index, extent));
 }
 
-/// x [batch, outer, extent, inner] by indices [batch, count] -> [batch, outer, count, inner].
+/// x [batch, outer, extent, inner] by indices [batch, count] -> [batch, outer, count, inner]. Before iOS 17
+/// negative indices count from the end.
 Result<Kernel> Gather(OpContext& context) {
   const Shape &x = context.ShapeOf("x"), &indices = context.ShapeOf("indices");
   CMF_TRY(const int64_t axis, context.call.Axis("axis", context.call.Rank("x"), 0));
@@ -32,13 +33,14 @@ Result<Kernel> Gather(OpContext& context) {
   WeightPtr table = context.Constant("x");  // rows of a table are decoded as they are looked up
   if (table && !IsFloatBuffer(table->type().dtype)) table = nullptr;
   const ValueId from = table ? kNoValue : context.Input("x");
-  return [s, table, from, index = context.Input("indices"),
+  const bool counts_back = context.opset() < mil::Opset::kIos17;
+  return [s, table, from, counts_back, index = context.Input("indices"),
           out = context.Output()](const Frame& frame) -> Result<void> {
     for (int64_t b = 0; b < s.batch; ++b) {
       const int32_t* picks = frame.InInts(index) + b * s.count;
       for (int64_t o = 0; o < s.outer; ++o) {
         for (int64_t i = 0; i < s.count; ++i) {
-          const int64_t pick = picks[i];
+          const int64_t pick = picks[i] < 0 && counts_back ? picks[i] + s.extent : picks[i];
           if (pick < 0 || pick >= s.extent) return OutOfRange(pick, s.extent);
           const int64_t at = ((b * s.outer + o) * s.extent + pick) * s.inner;
           float* to = frame.Out(out) + ((b * s.outer + o) * s.count + i) * s.inner;

@@ -299,13 +299,16 @@ Result<void> FunctionPlan::BindOperation(const mil::Operation& op) {
       At(by_name_[op.outputs[i].name]).name = op.outputs[i].name;
       continue;
     }
-    const ValueId id = NewValue(op.outputs[i].name, types[i]);
+    TensorType type = types[i];
+    // A slice checks its own extents when it runs: what the program declares need not be found out every time.
+    if (op.type == "slice_by_index" && op.outputs[i].type.tensor.is_static()) type = op.outputs[i].type.tensor;
+    const ValueId id = NewValue(op.outputs[i].name, std::move(type));
     step.outputs.push_back(id);
     define(id);
   }
   if (op.type == "const") return {};
   if (call.info().is_constexpr()) return DefineConstexpr(call, step, types);
-  for (const TensorType& type : types) CMF_CHECK(CheckSize(type));
+  for (const ValueId id : step.outputs) CMF_CHECK(CheckSize(At(id).type.tensor));
   CMF_TRY(const bool is_folded, TryFold(call, step));
   if (is_folded) return {};
   if (op.type == "read_state" || op.type == "write_state")
