@@ -17,7 +17,7 @@ struct Options {
   std::string package, checkpoint, prompt, tokens, precision = "fp16";
   int64_t prompt_tokens = 0;
   coreml::CheckOptions check;
-  std::optional<double> min_cosine;
+  std::optional<double> min_cosine, worst_cosine;
   bool bench = false, plan = false;
 };
 
@@ -140,6 +140,7 @@ Result<int> Check(const Cli& cli, const Options& options) {
   coreml::CheckOptions check = options.check;
   // Rounding every result to fp16 costs what it costs; f32 shows whether the graph is right.
   check.min_cosine = options.min_cosine.value_or(options.precision == "f32" ? 0.9999 : 0.999);
+  check.worst_cosine = options.worst_cosine.value_or(options.precision == "f32" ? 0.99 : 0.95);
   if (options.precision != "f32") check.decided_gap = std::max(check.decided_gap, 0.1);
   const int64_t batch = package.package->batch_size;
   CMF_TRY(const coreml::CheckResult result,
@@ -147,6 +148,7 @@ Result<int> Check(const Cli& cli, const Options& options) {
   Json json = ToJson(result);
   json["precision"] = options.precision;
   json["min_cosine"] = check.min_cosine;
+  json["worst_cosine"] = check.worst_cosine;
   if (!cli.common.json) {
     fmt::print(
         "{} positions ({} prompt tokens, {} generated, {} prefill calls), {}: {}\n"
@@ -194,7 +196,9 @@ void AddCoremlCheck(Cli& cli, CLI::App* parent) {
       ->check(CLI::IsMember({"fp16", "f32"}))
       ->capture_default_str();
   command->add_option("--min-cosine", options->min_cosine,
-                      "Smallest cosine of logits that passes (default: f32 0.9999, fp16 0.999)");
+                      "Smallest mean cosine of logits that passes (default: f32 0.9999, fp16 0.999)");
+  command->add_option("--worst-cosine", options->worst_cosine,
+                      "Smallest cosine at any one position that passes (default: f32 0.99, fp16 0.95)");
   command->add_option("--decided-gap", options->check.decided_gap,
                       "Lead of the best token, in standard deviations of the logits, from which on it must be "
                       "the package's best too (fp16: at least 0.1)")

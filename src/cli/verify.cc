@@ -6,6 +6,8 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
+#include "coreml/info.h"
+#include "mil/analysis.h"
 
 namespace cmforge::cli {
 namespace {
@@ -22,11 +24,30 @@ Json ReportJson(const cmf::VerifyReport& report) {
   return json;
 }
 
+// A package: every part is there, its programs are sound, every weight they name lies in its file.
+Result<cmf::VerifyReport> VerifyPackage(const OpenedSource& source) {
+  cmf::VerifyReport report;
+  CMF_TRY(const coreml::PackageParts parts, coreml::FindParts(source.path, *source.package));
+  std::vector<std::filesystem::path> paths = {parts.embeddings};
+  paths.insert(paths.end(), parts.chunks.begin(), parts.chunks.end());
+  paths.push_back(parts.lm_head);
+  for (const auto& path : paths) {
+    CMF_TRY(const mil::Package package, mil::OpenPackage(path));
+    if (auto status = mil::CheckModel(package.model, package.weights.get()); !status)
+      return Fail(std::move(status).error().In(path.string()));
+    CMF_TRY(const coreml::ModelInfo info, coreml::DescribeModel(package));
+    report.files.push_back(path.string());
+    report.bytes += info.weight_file_bytes;
+    for (const coreml::WeightFormInfo& form : info.weights) report.tensors += form.tensors;
+  }
+  return report;
+}
+
 // A checkpoint has no hashes: what can be checked is that every tensor is there, whole, and of the right
 // shape.
 Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path) {
   CMF_TRY(const OpenedSource source, OpenSource(path, cli.common.file_mode()));
-  CMF_CHECK(RequireTensors(source));
+  if (source.package) return VerifyPackage(source);
   cmf::VerifyReport report;
   report.files.push_back(path);
   report.tensors = static_cast<int64_t>(source.tensors->tensors().size());

@@ -158,7 +158,8 @@ class Checker {
     result_.cosine_mean = cosines_ / n;
     result_.kl_mean = kl_ / n;
     result_.top1_agreement = static_cast<double>(agreements_) / n;
-    result_.ok = result_.cosine_min >= options_.min_cosine && result_.state_cosine >= options_.min_cosine &&
+    result_.ok = result_.cosine_mean >= options_.min_cosine && result_.cosine_min >= options_.worst_cosine &&
+                 result_.state_cosine >= options_.min_cosine &&
                  result_.decided_disagreements == 0 && std::isfinite(result_.max_abs) &&
                  std::isfinite(result_.prefill_infer_max_abs) && std::isfinite(result_.state_max_abs);
   }

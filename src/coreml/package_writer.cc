@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/atomic_file.h"
+#include "coreml/compile_part.h"
 #include "coreml/graphs/graphs.h"
 #include "coreml/meta_writer.h"
 #include "coreml/side_files.h"
@@ -119,7 +120,7 @@ class Writer {
     if (options_.forms == PackageForms::kPackage) return {};
     {
       CMF_TRY(const mil::Package package, mil::OpenPackage(path));
-      CMF_CHECK(mil::WriteCompiled(package, folder_ / (name + ".mlmodelc")));
+      CMF_CHECK(CompilePart(package, folder_ / (name + ".mlmodelc")));
     }
     if (options_.forms == PackageForms::kCompiled) fs::remove_all(path, error);
     return {};

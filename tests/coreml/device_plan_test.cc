@@ -49,8 +49,9 @@ TEST(PlanDevices, CoversEveryFunctionOfAPackage) {
     for (const PlannedOperations& ops : function.operations) {
       EXPECT_EQ(ops.device == "CPU", !ops.reason.empty());
       // All arithmetic of the layers runs on the Neural Engine; looking up and counting positions does not.
-      if (function.function != "main" && ops.device == "CPU")
+      if (function.function != "main" && ops.device == "CPU") {
         EXPECT_THAT(ops.type, testing::AnyOf("gather", "add", "concat")) << ops.reason;
+      }
     }
   }
 }

@@ -46,8 +46,13 @@ Result<mil::Function> ChunkFunction(const DecoderPlan& plan, int64_t chunk, int6
   const bool is_gemma = plan.family == Family::kGemma4;
   if (attends) {
     pass.end_pos = g.Add(pass.current_pos, mil::Int32(static_cast<int32_t>(tokens)));
-    CMF_TRY(const Rotation rotation,
-            Rotations(pass, "rope", c.rope, is_gemma && c.global_head_dim > 0 ? c.global_head_dim : c.head_dim));
+    const bool has_own_dim = is_gemma && c.global_head_dim > 0;
+    RopeConfig rope = c.rope;
+    if (has_own_dim && rope.kind == RopeKind::kDefault && c.global_partial_rotary_factor < 1) {
+      rope.kind = RopeKind::kProportional;  // as files say it that have no name for the kind
+      rope.partial_rotary_factor = c.global_partial_rotary_factor;
+    }
+    CMF_TRY(const Rotation rotation, Rotations(pass, "rope", rope, has_own_dim ? c.global_head_dim : c.head_dim));
     pass.cosines = rotation.cosines;
     pass.sines = rotation.sines;
   }

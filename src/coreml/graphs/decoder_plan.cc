@@ -40,6 +40,7 @@ class Planner {
     CMF_CHECK(CheckOptions());
     CMF_CHECK(CheckVariant());
     CMF_CHECK(plan_.family == Family::kGemma4 ? CheckGemma() : CheckQwen());
+    if (plan_.family == Family::kGemma4) FillRhythm();
     for (int64_t i = 0; i < config_.num_layers; ++i) CMF_CHECK(PlanLayer(i));
     PlanStates();
     int64_t at = 0;
@@ -141,7 +142,7 @@ class Planner {
 
   Result<void> PlanLayer(int64_t i) {
     PlannedLayer layer;
-    layer.kind = config_.layer_types[static_cast<size_t>(i)];
+    layer.kind = plan_.config.layer_types[static_cast<size_t>(i)];
     if (plan_.family == Family::kGemma4) return PlanGemmaLayer(i, layer);
     if (Find(i, "mlp.gate.weight")) {
       if (!config_.moe) return Refuse(fmt::format("layer {} has a router, the config knows no experts", i));
@@ -180,6 +181,17 @@ class Planner {
         return Refuse(fmt::format("layer {} is a short convolution: it has no graph", i));
     }
     return {};
+  }
+
+  /// Files that only say every how many layers one is full.
+  void FillRhythm() {
+    std::vector<LayerKind>& kinds = plan_.config.layer_types;
+    const int64_t pattern = config_.sliding_window_pattern.value_or(0);
+    const bool is_tagged = std::find(kinds.begin(), kinds.end(), LayerKind::kSlidingAttention) != kinds.end();
+    if (is_tagged || pattern <= 0 || !config_.sliding_window) return;
+    for (int64_t i = 0; i < config_.num_layers; ++i) {
+      if ((i + 1) % pattern != 0) kinds[static_cast<size_t>(i)] = LayerKind::kSlidingAttention;
+    }
   }
 
   Result<void> PlanGemmaLayer(int64_t i, PlannedLayer layer) {
