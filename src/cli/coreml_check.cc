@@ -196,12 +196,15 @@ void AddCoremlCheck(Cli& cli, CLI::App* parent) {
       ->check(CLI::IsMember({"fp16", "f32"}))
       ->capture_default_str();
   command->add_option("--min-cosine", options->min_cosine,
-                      "Smallest mean cosine of logits that passes (default: f32 0.9999, fp16 0.999)");
+                      "Smallest mean cosine of logits that passes (default: f32 0.9999, fp16 0.999)")
+      ->check(CLI::Range(0.0, 1.0));
   command->add_option("--worst-cosine", options->worst_cosine,
-                      "Smallest cosine at any one position that passes (default: f32 0.99, fp16 0.95)");
+                      "Smallest cosine at any one position that passes (default: f32 0.99, fp16 0.95)")
+      ->check(CLI::Range(0.0, 1.0));
   command->add_option("--decided-gap", options->check.decided_gap,
                       "Lead of the best token, in standard deviations of the logits, from which on it must be "
                       "the package's best too (fp16: at least 0.1)")
+      ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command->add_flag("--bench", options->bench, "Measure prefill and decode speed");
   command->add_flag("--plan", options->plan, "List operations by kernel and predicted device");

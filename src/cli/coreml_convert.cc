@@ -97,14 +97,20 @@ void AddCoremlConvert(Cli& cli, CLI::App* parent) {
                                 "cmforge coreml convert --model ./Qwen3-0.6B --output ./qwen3-ane --context-length "
                                 "1024 --chunks 2");
   coreml::PackageOptions& package = options->package;
+  const auto count = CLI::Range(int64_t{1}, int64_t{1} << 30);
   command->add_option("--model", options->model.path, "A Hugging Face folder or a .cmf file")->required();
   command->add_option("-o,--output", options->output, "The folder to write")->required();
   command->add_option("--context-length", package.graph.context_length, "Positions of the caches")
+      ->check(count)
       ->capture_default_str();
-  command->add_option("--batch-size", package.graph.batch_size, "Tokens of a prefill call")->capture_default_str();
+  command->add_option("--batch-size", package.graph.batch_size, "Tokens of a prefill call")
+      ->check(count)
+      ->capture_default_str();
   command->add_option("--chunks", package.graph.num_chunks, "Models the layers are split into")
+      ->check(count)
       ->capture_default_str();
   command->add_option("--split-lm-head", package.graph.split_lm_head, "Outputs the logits are split into")
+      ->check(count)
       ->capture_default_str();
   command->add_option("--prefix", package.prefix, "Of the parts' names (default: the family's)");
   command
