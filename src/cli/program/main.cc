@@ -38,9 +38,12 @@ int Run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return cli.app.exit(version);
   } catch (const CLI::ParseError& error) {
-    PrintError(
-        fmt::format("command line: {}: see `cmforge {}--help`", error.what(),
-                    cli.app.get_subcommands().empty() ? "" : cli.app.get_subcommands()[0]->get_name() + " "));
+    std::string command;  // "coreml check "
+    for (const CLI::App* app = &cli.app; !app->get_subcommands().empty();) {
+      app = app->get_subcommands()[0];
+      command += app->get_name() + " ";
+    }
+    PrintError(fmt::format("command line: {}: see `cmforge {}--help`", error.what(), command));
     return ExitCode(ErrorKind::kUsage);
   }
   if (const auto isa = ParseIsa(cli.common.isa); !isa) {
