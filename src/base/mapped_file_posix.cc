@@ -69,7 +69,10 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
   if (mode == Mode::kMap) {
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
     if (data == MAP_FAILED) {
-      return Fail(ErrorKind::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, SystemFault(errno)));
+      const bool is_limit = errno == ENOMEM;  // of address space
+      return Fail(is_limit ? ErrorKind::kLimit : ErrorKind::kIo,
+                  fmt::format("{}: cannot map {} bytes: {}{}", path.string(), size, SystemFault(errno),
+                              is_limit ? ": raise the limit (`ulimit -v`)" : ""));
     }
     result.bytes_ = {static_cast<const std::byte*>(data), size};
     result.fd_ = std::exchange(file.fd, -1);

@@ -15,6 +15,7 @@ void ActiveFlags::AddTo(CLI::App* command) {
 
 Result<std::shared_ptr<const ActiveSet>> ActiveFlags::Make(const OpenedSource& source) const {
   if (expert_stats.empty()) return std::shared_ptr<const ActiveSet>();
+  CMF_CHECK(RequireTensors(source));
   if (!source.config) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{}: a bare tensor file has no experts to select", source.path));

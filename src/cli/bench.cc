@@ -8,7 +8,7 @@
 #include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/model_argument.h"
+#include "cli/profiled_model.h"
 #include "cli/read_bandwidth.h"
 #include "coreml/package_model.h"
 #include "generate/generator.h"
@@ -26,6 +26,7 @@ struct Options {
   std::vector<int64_t> prompt_tokens, depth = {0};  // no prompts: kUsualPrompt
   int64_t gen_tokens = kNotGiven, repeat = 3;
   static constexpr int64_t kNotGiven = -1;
+  bool profile = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -90,6 +91,25 @@ Result<void> Plan(Options& options, int64_t context) {
   return check("--depth and --gen-tokens", deepest + options.gen_tokens);
 }
 
+using Entries = std::vector<engine::Profile::Entry>;
+
+/// Time per operator of one run over `tokens` tokens.
+void Report(const Cli& cli, const Entries& entries, int64_t tokens, Json& json) {
+  double total = 0;
+  for (const auto& entry : entries) total += entry.seconds;
+  Json list = Json::array();
+  for (const auto& [op, calls, seconds] : entries) {
+    const double share = total > 0 ? seconds / total : 0, micros = seconds * 1e6 / static_cast<double>(tokens);
+    list.push_back(
+        {{"operator", engine::OperatorName(op)}, {"calls", calls}, {"us_per_token", micros}, {"share", share}});
+    if (!cli.common.json) {
+      fmt::print("  {:<20} {:>8} calls {:>11.2f} us/token {:>6.1f}%\n", engine::OperatorName(op), calls, micros,
+                 share * 100);
+    }
+  }
+  json["operators"] = std::move(list);
+}
+
 Result<int> Bench(const Cli& cli, Options options) {
   const RunControl control = cli.Control();
   const auto begun = Clock::now();
@@ -98,7 +118,10 @@ Result<int> Bench(const Cli& cli, Options options) {
     CMF_TRY(const int64_t context, ContextLength(*source.config, options.compute.context));
     CMF_CHECK(Plan(options, context));
   }
-  CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
+  const auto profile = std::make_shared<engine::Profile>();
+  Entries entries;
+  CMF_TRY(const auto model,
+          LoadProfiledModel(cli, source, options.compute, options.profile ? profile : nullptr));
   CMF_TRY(const auto active, options.active.Make(source));
   const double load_ms = SecondsSince(begun) * 1e3;
   CMF_TRY(SequenceOptions sequence_options, options.compute.Sequence());
@@ -130,12 +153,16 @@ Result<int> Bench(const Cli& cli, Options options) {
     double best = 0;
     for (int64_t r = 0; r < options.repeat; ++r) {
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
+      profile->Reset();
       const auto at = Clock::now();
       CMF_TRY(const auto row, Prefill(*model, *sequence, Tokens(n, vocab), active.get(), control));
-      best = std::max(best, static_cast<double>(n) / SecondsSince(at));
+      const double rate = static_cast<double>(n) / SecondsSince(at);
+      if (rate > best) entries = profile->Entries();
+      best = std::max(best, rate);
     }
     json["prefill"].push_back({{"tokens", n}, {"tok_s", best}});
     if (!cli.common.json) fmt::print("prefill {:>6} tokens: {:>8.1f} tok/s\n", n, best);
+    if (options.profile) Report(cli, entries, n, json["prefill"].back());
   }
   double bandwidth = before;
   for (const int64_t depth : options.depth) {
@@ -146,6 +173,7 @@ Result<int> Bench(const Cli& cli, Options options) {
       CMF_TRY(auto row,
               Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), active.get(),
                       control));
+      profile->Reset();
       const auto at = Clock::now();
       for (int64_t i = 0; i < options.gen_tokens; ++i) {
         CMF_CHECK(control.CheckCancelled());
@@ -154,7 +182,9 @@ Result<int> Bench(const Cli& cli, Options options) {
         CMF_TRY(StepResult step, model->Step({{&item, 1}, nullptr}));
         row = std::move(step.logits);
       }
-      best = std::max(best, static_cast<double>(options.gen_tokens) / SecondsSince(at));
+      const double rate = static_cast<double>(options.gen_tokens) / SecondsSince(at);
+      if (rate > best) entries = profile->Entries();
+      best = std::max(best, rate);
     }
     bandwidth = std::max(bandwidth, MeasureReadBandwidth(pool));
     const double gbs = best * static_cast<double>(bytes_per_token) / 1e9;
@@ -168,6 +198,7 @@ Result<int> Bench(const Cli& cli, Options options) {
           "reads now\n",
           depth, best, gbs, gbs / bandwidth * 100, bandwidth);
     }
+    if (options.profile) Report(cli, entries, options.gen_tokens, json["decode"].back());
   }
   json["read_bandwidth_gbs"] = bandwidth;
   json["load_ms"] = load_ms;
@@ -198,6 +229,7 @@ void AddBench(Cli& cli) {
       ->delimiter(',')
       ->check(count)
       ->capture_default_str();
+  command->add_flag("--profile", options->profile, "Time per operator, of the best run");
   command->add_option("--repeat", options->repeat, "Runs of each; the best counts")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->capture_default_str();

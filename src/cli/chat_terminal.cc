@@ -1,10 +1,10 @@
 // The chat in the terminal: streaming answers, a few commands, Ctrl-C that stops the answer and keeps the
 // conversation.
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/atomic_file.h"
+#include "cli/chat_settings.h"
 #include "cli/console.h"
 #include "cli/input.h"
 #include "cli/line_reader.h"
@@ -15,15 +15,16 @@
 namespace cmforge::cli {
 namespace {
 
-constexpr const char* kHelp = R"(/system TEXT     set the system message (without TEXT: show it)
-/set NAME VALUE  change max-tokens, temperature, top-k, top-p, min-p, rep-penalty, seed, think
+constexpr const char* kHelp = R"(/system TEXT     set the system message (without TEXT: show it; "": take it away)
+/set             show the settings: max-tokens, temperature, top-k, top-p, seed, think ...
+/set NAME VALUE  change one
 /reset           forget the conversation, keep the system message
 /save FILE       write the conversation as JSON
 /load FILE       take up a conversation written by /save
 /tokens          how many tokens are in use
 /help            this list
 A line that ends in \ goes on; """ begins and ends a message of several lines.
-Ctrl-C stops an answer, twice leaves; Ctrl-D leaves.)";
+Ctrl-C stops an answer or drops the line; again, with nothing typed, it leaves. Ctrl-D leaves.)";
 
 std::string HistoryFile() {
   const char* state = std::getenv("XDG_STATE_HOME");
@@ -64,9 +65,13 @@ class Terminal {
           return kDone;
         case LineResult::kInterrupted:
           Interrupted() = false;
-          if (was_interrupted_) return ExitCode(ErrorKind::kCancelled);
+          if (!message.empty()) {  // what was typed is dropped, and that is all
+            was_interrupted_ = false;
+            continue;
+          }
+          if (was_interrupted_ || !reader_.is_interactive()) return ExitCode(ErrorKind::kCancelled);
           was_interrupted_ = true;
-          if (reader_.is_interactive()) Say("press Ctrl-C again to leave");
+          Note("press Ctrl-C again to leave");
           continue;
         case LineResult::kLine:
           break;
@@ -81,6 +86,7 @@ class Terminal {
       if (done) done = Answer(message);
       if (!done && !reader_.is_interactive() && !is_json_) return Fail(done.error());
       if (!done) Complain(done.error());
+      if (was_interrupted_ && !reader_.is_interactive()) return ExitCode(ErrorKind::kCancelled);
     }
   }
 
@@ -88,7 +94,10 @@ class Terminal {
   LineResult ReadMessage(std::string& message) {
     std::string line;
     LineResult result = reader_.Read(is_json_ ? "" : "> ", line);
-    if (result != LineResult::kLine) return result;
+    if (result != LineResult::kLine) {
+      message = line;
+      return result;
+    }
     const bool is_block = line.starts_with("\"\"\"");
     if (is_block) line.erase(0, 3);
     for (;;) {
@@ -105,7 +114,11 @@ class Terminal {
         return LineResult::kLine;
       }
       result = reader_.Read(is_json_ ? "" : ". ", line);
-      if (result != LineResult::kLine) return message.empty() ? result : LineResult::kLine;
+      if (result == LineResult::kInterrupted) {
+        message += line + "\n";
+        return result;
+      }
+      if (result == LineResult::kEnd) return message.empty() ? result : LineResult::kLine;
     }
   }
 
@@ -139,7 +152,7 @@ class Terminal {
     if (turn.finish == FinishReason::kCancelled) {
       Interrupted() = false;
       was_interrupted_ = true;  // the next Ctrl-C, if nothing is typed before it, leaves
-      cli_.Control().Info("stopped");
+      Note("stopped");
     }
     if (turn.context_is_full) {
       cli_.Control().Warn(
@@ -156,11 +169,14 @@ class Terminal {
     const size_t space = line.find_first_of(" \t");
     const std::string name = line.substr(0, space);
     const size_t begin = space == line.npos ? line.npos : line.find_first_not_of(" \t", space);
-    const std::string argument = begin == line.npos ? "" : line.substr(begin);
+    std::string argument = begin == line.npos ? "" : line.substr(begin);
+    argument.resize(argument.find_last_not_of(" \t") + 1);
     if (name == "/help") {
       Say(kHelp);
     } else if (name == "/reset") {
       session_.Reset();
+      Note(session_.messages().empty() ? "the conversation is forgotten"
+                                       : "the conversation is forgotten, the system message stays");
     } else if (name == "/system") {
       if (argument.empty()) {
         const Json& messages = session_.messages();
@@ -168,7 +184,9 @@ class Terminal {
         const Json content = has ? messages[0].value("content", Json()) : Json("no system message");
         Say(content.is_string() ? content.get<std::string>() : DumpJson(content));
       } else {
-        session_.SetSystem(argument);
+        const bool is_none = argument == "\"\"";
+        session_.SetSystem(is_none ? "" : argument);
+        Note(is_none ? "no system message from now on" : "the system message is set");
       }
     } else if (name == "/tokens") {
       Say(fmt::format("{} of {} tokens in use, {} messages", session_.position(), session_.context_length(),
@@ -176,58 +194,24 @@ class Terminal {
     } else if (name == "/save") {
       if (argument.empty()) return Fail(ErrorKind::kUsage, "/save: name a file");
       const std::string text = DumpJson(Json{{"messages", session_.messages()}}, 1) + "\n";
-      return WriteFileAtomically(argument, AsBytes(text));
+      CMF_CHECK(WriteFileAtomically(argument, AsBytes(text)));
+      Note(fmt::format("{} messages saved in {}", session_.messages().size(), argument));
     } else if (name == "/load") {
       if (argument.empty()) return Fail(ErrorKind::kUsage, "/load: name a file");
       CMF_TRY(const Json json, ReadJsonFile(argument));
       auto done = session_.SetMessages(json);
       if (!done) return Fail(std::move(done).error().In(argument));
+      Note(fmt::format("{} messages taken up from {}", session_.messages().size(), argument));
     } else if (name == "/set") {
-      return Set(argument);
+      if (argument.empty()) {
+        Say(ShowSettings(session_.options()));
+      } else {
+        CMF_TRY(const std::string shown, ChangeSetting(session_.options(), argument));
+        Note(shown);
+      }
     } else {
       return Fail(ErrorKind::kUsage, fmt::format("{}: no such command: /help lists them", name));
     }
-    return {};
-  }
-
-  Result<void> Set(const std::string& argument) {
-    const size_t space = argument.find(' ');
-    const std::string name = argument.substr(0, space);
-    const std::string value = space == argument.npos ? "" : argument.substr(space + 1);
-    GenerateOptions changed = session_.options().generate;
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    const bool is_number = !value.empty() && *end == '\0';
-    const bool is_count = is_number && number >= 0 && number <= 0x1p53 && number == std::floor(number);
-    if (name == "think" && (value == "on" || value == "off")) {
-      session_.options().variables["enable_thinking"] = value == "on";
-      return {};
-    }
-    if (!is_number)
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("/set {} '{}': give a number (think takes on or off)", name, value));
-    if (!is_count && (name == "max-tokens" || name == "top-k" || name == "seed"))
-      return Fail(ErrorKind::kUsage, fmt::format("/set {} '{}': give a whole number of 0 or more", name, value));
-    SamplingOptions& s = changed.sampling;
-    if (name == "max-tokens") {
-      changed.max_tokens = static_cast<int64_t>(number);
-    } else if (name == "temperature") {
-      s.temperature = number;
-    } else if (name == "top-k") {
-      s.top_k = static_cast<int64_t>(number);
-    } else if (name == "top-p") {
-      s.top_p = number;
-    } else if (name == "min-p") {
-      s.min_p = number;
-    } else if (name == "rep-penalty") {
-      s.repetition_penalty = number;
-    } else if (name == "seed") {
-      s.seed = static_cast<uint64_t>(number);
-    } else {
-      return Fail(ErrorKind::kUsage, fmt::format("/set: no setting '{}': /help lists them", name));
-    }
-    CMF_CHECK(s.Check());
-    session_.options().generate = changed;
     return {};
   }
 
@@ -237,6 +221,16 @@ class Terminal {
       PrintJson(DumpJson(Json{{"info", text}}));
     } else {
       fmt::print("{}\n", text);
+    }
+  }
+  /// What has just been done: shown to a person, and beside the answers of a pipe.
+  void Note(std::string_view text) {
+    if (is_json_) {
+      Say(text);
+    } else if (!reader_.is_interactive()) {
+      if (cli_.common.verbosity >= 0) fmt::print(stderr, "{}\n", text);
+    } else {
+      fmt::print("{}{}{}\n", colour_ ? "\033[2m" : "", text, colour_ ? "\033[0m" : "");
     }
   }
   void Complain(const Error& error) {

@@ -85,9 +85,12 @@ LineResult LineReader::Read(const std::string& prompt, std::string& line) {
     return ReadPlain(line);
   }
   impl_->prompt = prompt;
+  line.clear();
   int count = 0;
   const char* text = el_gets(impl_->editor, &count);
   if (Interrupted()) {
+    const LineInfo* typed = el_line(impl_->editor);
+    line.assign(typed->buffer, typed->lastchar);
     el_reset(impl_->editor);
     std::fputc('\n', stdout);
     return LineResult::kInterrupted;

@@ -14,7 +14,8 @@ class LineReader {
   explicit LineReader(std::string history_file);
   ~LineReader();
 
-  /// One line without its end. The prompt shows on a terminal only.
+  /// One line without its end; after kInterrupted what had been typed of it, as far as the terminal tells. The prompt
+  /// shows on a terminal only.
   LineResult Read(const std::string& prompt, std::string& line);
 
   /// True when a person types (stdin and stdout are terminals).

@@ -3,8 +3,12 @@
 
 #include <charconv>
 
+#include "base/memory_limit.h"
 #include "cli/default_model.h"
+#include "cli/profiled_model.h"
 #include "cli/signals.h"
+#include "cmf/hash64.h"
+#include "cmf/header.h"
 #include "coreml/package_model.h"
 #include "engine/model.h"
 #include "text/chat_template.h"
@@ -69,11 +73,38 @@ Result<std::shared_ptr<LanguageModel>> LoadPackage(const Cli& cli, const OpenedS
   return coreml::OpenPackageModel(source.path, *source.package, {std::move(backend), *source.config});
 }
 
+/// What saved states are bound to: of a .cmf its directory, which holds the hash of every payload. A
+/// checkpoint has no such hashes, so its description, its tensors' names and shapes, and the contents of its
+/// vectors (norms and biases, which every training moves) stand for it.
+Result<uint64_t> IdentityOf(const OpenedSource& source) {
+  if (source.cmf) return source.cmf->dir_hash();
+  cmf::Hash64Stream hash;
+  hash.Update(AsBytes(DumpJson(cmf::ArchToJson(*source.config))));
+  for (const TensorInfo& tensor : source.tensors->tensors()) {
+    hash.Update(
+        AsBytes(fmt::format("{} {} {}\n", tensor.name, DTypeName(tensor.dtype), ShapeText(tensor.shape))));
+    if (tensor.shape.size() != 1) continue;
+    CMF_TRY(const TensorView view, source.tensors->Read(tensor.name));
+    hash.Update(view.bytes);
+  }
+  return hash.Finish();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
                                                  const ComputeFlags& flags) {
-  if (source.package) return LoadPackage(cli, source, flags);
+  return LoadProfiledModel(cli, source, flags, nullptr);
+}
+
+Result<std::shared_ptr<LanguageModel>> LoadProfiledModel(const Cli& cli, const OpenedSource& source,
+                                                         const ComputeFlags& flags,
+                                                         std::shared_ptr<engine::Profile> profile) {
+  if (source.package) {
+    if (profile == nullptr) return LoadPackage(cli, source, flags);
+    return Fail(ErrorKind::kUnsupported,
+                fmt::format("{}: --profile: programs of a Core ML package are not timed by operator", source.path));
+  }
   if (!source.config) {
     return Fail(
         ErrorKind::kUsage,
@@ -92,8 +123,10 @@ Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSou
   options.mode = flags.compute == "exact" ? ComputeMode::kExact : ComputeMode::kFast;
   options.pool = cli.common.MakePool();
   options.isa = cli.common.isa;
-  if (source.cmf) options.identity = source.cmf->dir_hash();
+  CMF_TRY(options.identity, IdentityOf(source));
+  options.memory_limit = MemoryLimit();
   options.run = cli.Control();
+  options.profile = std::move(profile);
   auto model = engine::Model::Load(source.tensors, *source.config, options);
   if (!model && !source.path.empty() && model.error().message.rfind(source.path, 0) != 0) {
     return Fail(std::move(model).error().In(source.path));

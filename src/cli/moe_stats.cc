@@ -54,6 +54,7 @@ void PrintTable(const cmf::ExpertStats& stats, int64_t tokens, const std::string
 Result<int> MoeStats(const Cli& cli, const Options& options) {
   const RunControl control = cli.Control();
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  CMF_CHECK(RequireTensors(source));
   CMF_CHECK(CheckOutput(source, options.output));
   const auto experts =
       source.config ? cmf::ExpertsOfLayers(*source.tensors, *source.config) : std::map<int64_t, int64_t>();

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <new>
 
 namespace cmforge::cli {
 namespace {
@@ -27,6 +28,11 @@ void OnBusError(int) {
   ::_exit(6);
 }
 
+void OnOutOfMemory() {
+  Say("cmforge: error: out of memory: raise the limit, close other programs, or use a smaller model or context\n");
+  ::_exit(7);
+}
+
 void Install(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
   action.sa_handler = handler;
@@ -41,6 +47,7 @@ void InstallSignalHandlers() {
   Install(SIGINT, OnInterrupt, 0);  // no SA_RESTART: a blocking read returns
   Install(SIGTERM, OnInterrupt, 0);
   Install(SIGBUS, OnBusError, 0);
+  std::set_new_handler(OnOutOfMemory);
 }
 
 std::atomic<bool>& Interrupted() { return interrupted; }

@@ -7,7 +7,8 @@
 
 namespace cmforge::cli {
 
-/// Installs the handlers for SIGINT, SIGTERM and SIGBUS. Call once, from main.
+/// Installs the handlers for SIGINT, SIGTERM and SIGBUS, and one for memory that is refused, in whatever thread. Call
+/// once, from main.
 void InstallSignalHandlers();
 
 /// Set by the first SIGINT or SIGTERM.

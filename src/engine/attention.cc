@@ -46,12 +46,14 @@ class Runner {
     TurnQueries();
     StoreKeys();
     Attend();
+    const ProfileScope scope(pass_.profile, Operator::kAttentionProducts);
     pass_.work.inner.Set(attended_, pass_.rows, a_.heads * dim_);
     Multiply(pass_, pass_.work.inner, {{&a_.o, out}});
   }
 
  private:
   void Project(const float* in) {
+    const ProfileScope scope(pass_.profile, Operator::kAttentionProducts);
     Workspace& work = pass_.work;
     std::vector<Product> products;
     q_ = work.q.Get(pass_.rows * a_.q.rows());

@@ -50,6 +50,7 @@ void Route(const Pass& pass, const Mixture& moe, float* logits, const uint8_t* r
 }
 
 Routes ChooseExperts(Pass& pass, const Mixture& moe, int64_t visit) {
+  const ProfileScope scope(pass.profile, Operator::kRouter);
   const auto count = static_cast<int64_t>(moe.experts.size());
   float* logits = pass.work.router.Get(pass.rows * count);
   // The router decides; it is small and never rounds its input.
@@ -159,6 +160,7 @@ void RunMixture(Pass& pass, const Mixture& moe, int64_t visit, const float* in, 
 
   const float* shared_gate = nullptr;
   if (moe.shared) {
+    const ProfileScope scope(pass.profile, Operator::kSharedExpert);
     RunFeedForward(pass, *moe.shared, pass.network.visits(), in, out);  // no neuron mask reaches it
     if (moe.shared_gate) {
       float* factor = work.shared_gate.Get(pass.rows);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "base/memory_limit.h"
 #include "engine/pass.h"
 
 namespace cmforge::engine {
@@ -28,6 +29,7 @@ class EngineModel final : public LanguageModel, public std::enable_shared_from_t
   [[nodiscard]] std::shared_ptr<const SequenceModel> ForSequences() const;
   Result<void> CheckItem(const StepItem& item, size_t index) const;
   Result<void> CheckActive(const ActiveSet& active) const;
+  Result<void> CheckMemory(const StepRequest& request, uint64_t logit_bytes) const;
   void RunChunk(Pass& pass, std::span<const StepItem> items, float*& logits) const;
   void Embed(Pass& pass, float* x) const;
   void PreparePerLayerInputs(Pass& pass, const float* x) const;
@@ -163,6 +165,23 @@ Result<void> EngineModel::CheckItem(const StepItem& item, size_t index) const {
   return {};
 }
 
+// Asked only when caches grow, which is once in 64 positions.
+Result<void> EngineModel::CheckMemory(const StepRequest& request, uint64_t logit_bytes) const {
+  uint64_t growth = 0;
+  for (const StepItem& item : request.items) {
+    growth += static_cast<const EngineSequence*>(item.sequence)
+                  ->GrowthFor(static_cast<int64_t>(item.tokens.size()), kChunkRows);
+  }
+  if (options_.memory_limit == 0 || growth == 0) return {};
+  const uint64_t used = UsedMemory(), more = growth + logit_bytes;
+  if (used + more <= options_.memory_limit) return {};
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  return Fail(ErrorKind::kLimit,
+              fmt::format("memory: the step needs {} MiB more, {} MiB of the {} MiB that this process may hold are in "
+                          "use: give a smaller --context, or --kv q8",
+                          (more + kMiB - 1) / kMiB, used / kMiB, options_.memory_limit / kMiB));
+}
+
 Result<StepResult> EngineModel::Step(const StepRequest& request) const {
   StepResult result;
   result.vocab_size = network_.head.rows();
@@ -179,11 +198,13 @@ Result<StepResult> EngineModel::Step(const StepRequest& request) const {
                   : item.logits == LogitRows::kLast ? 1
                                                     : 0;
   }
+  CMF_CHECK(CheckMemory(request, static_cast<uint64_t>(logit_rows * result.vocab_size) * sizeof(float)));
   result.logits.resize(static_cast<size_t>(logit_rows * result.vocab_size));
   float* logits = result.logits.data();
 
   auto workspace = TakeWorkspace();
-  Pass pass{network_, kernels_, options_.mode, *workspace, request.observer, {}, 0};
+  Pass pass{network_, kernels_, options_.mode, *workspace, request.observer, {}, 0, options_.profile.get()};
+  const ProfileScope scope(pass.profile, Operator::kOther);
   for (size_t i = 0; i < request.items.size(); ++i) {
     const StepItem& item = request.items[i];
     auto* sequence = static_cast<EngineSequence*>(item.sequence);
@@ -253,6 +274,7 @@ void EngineModel::PreparePerLayerInputs(Pass& pass, const float* x) const {
 void EngineModel::WriteLogits(Pass& pass, std::span<const int64_t> rows, const float* x,
                               float* logits) const {
   if (rows.empty()) return;
+  const ProfileScope scope(pass.profile, Operator::kHead);
   const int64_t hidden = pass.hidden(), vocab = network_.head.rows();
   const auto count = static_cast<int64_t>(rows.size());
   float* normed = pass.work.final_rows.Get(count * hidden);
@@ -285,10 +307,13 @@ void EngineModel::RunChunk(Pass& pass, std::span<const StepItem> items, float*& 
                               std::span(x + span.row * hidden, static_cast<size_t>(span.count * hidden)));
     }
   };
-  Embed(pass, x);
-  show(-1);
-  PrepareAngles(pass);
-  if (network_.per_layer_width > 0) PreparePerLayerInputs(pass, x);
+  {
+    const ProfileScope scope(pass.profile, Operator::kEmbedding);
+    Embed(pass, x);
+    show(-1);
+    PrepareAngles(pass);
+    if (network_.per_layer_width > 0) PreparePerLayerInputs(pass, x);
+  }
   for (int64_t visit = 0; visit < network_.visits(); ++visit) {
     RunLayer(pass, network_.LayerOfVisit(visit), visit, x);
     const bool ends_pass = (visit + 1) % layers == 0, is_last = visit + 1 == network_.visits();

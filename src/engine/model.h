@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "engine/profile.h"
 #include "model/language_model.h"
 #include "model/model_config.h"
 #include "model/tensor_source.h"
@@ -19,7 +20,9 @@ struct ModelOptions {
   std::shared_ptr<ThreadPool> pool;  // shared with whoever else computes; required
   std::string isa;                   // "" or "auto": the best that runs here
   uint64_t identity = 0;             // hash of what was opened; binds snapshots
+  uint64_t memory_limit = 0;         // bytes that a step's caches may fill up to (base/memory_limit.h); 0: any
   RunControl run;                    // warnings while loading, and the wish to stop
+  std::shared_ptr<Profile> profile;  // takes the time of every step, or none
 };
 
 class Model {

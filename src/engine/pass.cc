@@ -123,24 +123,30 @@ void RunLayer(Pass& pass, const Layer& layer, int64_t visit, float* x) {
     is_any_on = is_any_on || span.is_on;
   }
   if (!is_any_on) return;
+  const ProfileScope scope(pass.profile, Operator::kNorms);
   const int64_t hidden = pass.hidden();
   float* normed = pass.work.normed.Get(pass.rows * hidden);
   float* branch = pass.work.branch.Get(pass.rows * hidden);
 
   NormRows(pass, x, layer.input_norm, pass.rows, normed);
   if (const auto* attention = std::get_if<Attention>(&layer.mixer)) {
+    const ProfileScope inner(pass.profile, Operator::kAttention);
     RunAttention(pass, *attention, visit, normed, branch);
   } else if (const auto* net = std::get_if<DeltaNet>(&layer.mixer)) {
+    const ProfileScope inner(pass.profile, Operator::kDeltaConvolution);
     RunDeltaNet(pass, *net, visit, normed, branch);
   } else {
+    const ProfileScope inner(pass.profile, Operator::kShortConv);
     RunShortConv(pass, std::get<ShortConv>(layer.mixer), visit, normed, branch);
   }
   AddBranch(pass, layer.mixer_out_norm, branch, x);
 
   NormRows(pass, x, layer.ffn_norm, pass.rows, normed);
   if (const auto* ffn = std::get_if<FeedForward>(&layer.ffn)) {
+    const ProfileScope inner(pass.profile, Operator::kFeedForward);
     RunFeedForward(pass, *ffn, visit, normed, branch);
   } else {
+    const ProfileScope inner(pass.profile, Operator::kExperts);
     RunMixture(pass, std::get<Mixture>(layer.ffn), visit, normed, branch);
   }
   AddBranch(pass, layer.ffn_out_norm, branch, x);

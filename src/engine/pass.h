@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/network.h"
+#include "engine/profile.h"
 #include "engine/sequence.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernels.h"
@@ -70,6 +71,7 @@ struct Pass {
   StepObserver* observer = nullptr;
   std::vector<RowSpan> spans;
   int64_t rows = 0;
+  Profile* profile = nullptr;  // or none
 
   [[nodiscard]] ThreadPool& pool() const { return work.context.pool(); }
   [[nodiscard]] int64_t hidden() const { return network.config.hidden_size; }

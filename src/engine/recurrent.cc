@@ -43,8 +43,11 @@ void RunDeltaNet(Pass& pass, const DeltaNet& net, int64_t visit, const float* in
   float* z = work.gate.Get(pass.rows * inner);
   float* decay = work.mix_a.Get(pass.rows * net.value_heads);
   float* beta = work.mix_b.Get(pass.rows * net.value_heads);
-  work.input.Set(in, pass.rows, pass.hidden());
-  Multiply(pass, work.input, {{&net.qkv, qkv}, {&net.z, z}, {&net.a, decay}, {&net.b, beta}});
+  {
+    const ProfileScope scope(pass.profile, Operator::kDeltaProducts);
+    work.input.Set(in, pass.rows, pass.hidden());
+    Multiply(pass, work.input, {{&net.qkv, qkv}, {&net.z, z}, {&net.a, decay}, {&net.b, beta}});
+  }
 
   float* mixed = work.conv_out.Get(pass.rows * channels);
   float* result = work.delta_out.Get(pass.rows * inner);
@@ -75,6 +78,7 @@ void RunDeltaNet(Pass& pass, const DeltaNet& net, int64_t visit, const float* in
                pass.kernels.sigmoid(b, net.value_heads, b);
              });
     const int64_t group = net.value_heads / net.key_heads;
+    const ProfileScope scope(pass.profile, Operator::kDeltaRule);
     ForRange(pass, net.value_heads, span.count * net.key_dim * net.value_dim * 4,
              [&](int64_t begin, int64_t end) {
                for (int64_t h = begin; h < end; ++h) {
@@ -108,6 +112,7 @@ void RunDeltaNet(Pass& pass, const DeltaNet& net, int64_t visit, const float* in
       pass.kernels.silu_mul(z + row * inner, at, inner, at);
     }
   });
+  const ProfileScope scope(pass.profile, Operator::kDeltaProducts);
   work.inner.Set(result, pass.rows, inner);
   Multiply(pass, work.inner, {{&net.out, out}});
 }

@@ -55,6 +55,17 @@ uint64_t EngineSequence::state_bytes() const {
   return bytes;
 }
 
+uint64_t EngineSequence::GrowthFor(int64_t tokens, int64_t chunk) const {
+  uint64_t bytes = 0;
+  for (const LayerState& state : states_) {
+    if (state.kv.block_bytes() == 0) continue;
+    int64_t pages = (position_ + tokens + kPagePositions - 1) / kPagePositions - state.kv.first_page();
+    if (state.kv.window() > 0) pages = std::min(pages, (state.kv.window() + chunk) / kPagePositions + 3);
+    bytes += static_cast<uint64_t>(std::max<int64_t>(0, pages - state.kv.page_count()) * state.kv.block_bytes());
+  }
+  return bytes;
+}
+
 Result<std::unique_ptr<Sequence>> EngineSequence::Fork() const {
   return std::unique_ptr<Sequence>(new EngineSequence(*this));
 }

@@ -53,6 +53,8 @@ class EngineSequence final : public Sequence {
   [[nodiscard]] const RopeFrequencies& rope(int64_t index) const {
     return ropes_[static_cast<size_t>(index)];
   }
+  /// Bytes that caches grow by at most when `tokens` more come, in chunks of `chunk`.
+  [[nodiscard]] uint64_t GrowthFor(int64_t tokens, int64_t chunk) const;
   void Advance(int64_t tokens) { position_ += tokens; }
   /// Layer gates this sequence runs under, fixed by its first step ("" = all layers).
   [[nodiscard]] const std::vector<uint8_t>& gates() const { return gates_; }

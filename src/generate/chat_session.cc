@@ -77,7 +77,9 @@ ChatSession::ChatSession(std::shared_ptr<const LanguageModel> model,
       options_(std::move(options)) {}
 
 int64_t ChatSession::context_length() const {
-  return sequence_ ? sequence_->context_length() : options_.sequence.context_length;
+  if (sequence_) return sequence_->context_length();
+  return options_.sequence.context_length > 0 ? options_.sequence.context_length
+                                              : model_->config().max_position_embeddings;
 }
 
 void ChatSession::SetSystem(const std::string& text) {

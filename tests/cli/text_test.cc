@@ -107,12 +107,13 @@ TEST_F(Text, ChatsInJsonLines) {
   std::istringstream lines(ran.out);
   std::vector<Json> answers;
   for (std::string line; std::getline(lines, line);) answers.push_back(ParseJson(line, "line").value());
-  ASSERT_EQ(answers.size(), 7u) << ran.out;
+  ASSERT_EQ(answers.size(), 8u) << ran.out;
   EXPECT_EQ(answers[0]["text"], "The sky is blue.");
   EXPECT_EQ(answers[0]["finish"], "stop");
   EXPECT_TRUE(answers[1].contains("info"));
+  EXPECT_TRUE(answers[6].contains("info"));  // forgotten
   for (const size_t wrong : {2, 3, 4, 5}) EXPECT_TRUE(answers[wrong].contains("error")) << ran.out;
-  EXPECT_EQ(answers[6]["text"], "The sky is blue.");
+  EXPECT_EQ(answers[7]["text"], "The sky is blue.");
   EXPECT_EQ(Run({"run", "--greedy", "--json"}, "What color is the sky?\n").json()["text"], "The sky is blue.");
 }
 

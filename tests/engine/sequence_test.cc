@@ -204,6 +204,22 @@ TEST(Snapshot, OfAnotherModelIsRefusedNamingBothIdentities) {
   EXPECT_NE(refused.error().message.find("0000000000abcdef"), std::string::npos) << refused.error().message;
 }
 
+TEST(Snapshot, OfAnotherVersionIsRefusedNamingBoth) {
+  const auto model = LoadFixture("qwen3_5");
+  auto sequence = NewSequence(*model);
+  StepOne(*model, *sequence, Tokens(5));
+  auto bytes = *sequence->Snapshot();
+  for (const unsigned char version : {1, 99}) {
+    bytes[8] = static_cast<std::byte>(version);  // behind the magic
+    const auto refused = model->RestoreSequence(bytes);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+    EXPECT_NE(refused.error().message.find(fmt::format("version {}, this build reads 2", version)),
+              std::string::npos)
+        << refused.error().message;
+  }
+}
+
 TEST(Snapshot, DamagedBytesAreRefusedOrHarmless) {
   const auto model = LoadFixture("qwen2_window");
   auto sequence = NewSequence(*model, {.context_length = 100, .kv = KvType::kQ8, .kv_is_explicit = true});

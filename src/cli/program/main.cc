@@ -1,6 +1,8 @@
 // The program: reads the command line, runs one command, turns an error into one line and an exit code.
 #include <algorithm>
 #include <cstdio>
+#include <new>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -73,6 +75,9 @@ int main(int argc, char** argv) {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
     PrintError("out of memory: close other programs, or use a smaller model or context");
+    return ExitCode(ErrorKind::kLimit);
+  } catch (const std::system_error& error) {  // a thread that could not be started
+    PrintError(fmt::format("threads: {}: raise the limits, or use fewer --threads", error.what()));
     return ExitCode(ErrorKind::kLimit);
   } catch (const std::exception& error) {
     PrintError(fmt::format("unexpected: {}", error.what()));
