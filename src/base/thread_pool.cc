@@ -22,7 +22,15 @@ inline void Pause() {
 
 ThreadPool::ThreadPool(int threads) {
   workers_.reserve(static_cast<size_t>(std::max(threads, 1) - 1));
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { WorkerLoop(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { WorkerLoop(i); });
+  } catch (...) {  // a thread is refused: end those that run, then let the caller know
+    stop_.store(true);
+    generation_.fetch_add(1);
+    generation_.notify_all();
+    for (auto& worker : workers_) worker.join();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -27,7 +27,8 @@ class Chat : public CliTest {
     if (was_started_) Tmux("kill-session -t chat");
     was_started_ = true;
     Tmux("new-session -d -s chat -x 120 -y 50 \"env TERM=" + term + " XDG_STATE_HOME=" + Path("state") + " " +
-         CMFORGE_PROGRAM + " chat --temperature 0 " + flags + "; echo left with \\$?; sleep 60\"");
+         std::filesystem::absolute(CMFORGE_PROGRAM).string() + " chat --temperature 0 " + flags +
+         "; echo left with \\$?; sleep 60\"");
     Expect("Ctrl-D leaves");
   }
   std::string Tmux(const std::string& arguments) {

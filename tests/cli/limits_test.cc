@@ -13,7 +13,7 @@ class Limits : public CliTest {
     const int status = std::system(("cd '" + folder_.string() + "' && { " + command + "; }").c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  static std::string Program() { return std::string("'") + CMFORGE_PROGRAM + "'"; }
+  static std::string Program() { return "'" + std::filesystem::absolute(CMFORGE_PROGRAM).string() + "'"; }
 };
 
 TEST_F(Limits, TooLittleMemoryIsSevenAndOneLine) {
@@ -50,7 +50,8 @@ TEST_F(Limits, AModelThatShrinksUnderUsIsSixAndNamed) {
       0);
   // The second message is asked when the first has been answered and the file is gone.
   const int status = Shell(
-      "{ echo Hello; while ! [ -s out ]; do sleep 0.05; done; sleep 0.5; truncate -s 4096 m.cmf; echo Again; "
+      "{ echo Hello; for i in $(seq 600); do [ -s out ] && break; sleep 0.1; done; sleep 0.5; truncate -s "
+      "4096 m.cmf; echo Again; "
       "} | " +
       Program() + " chat m.cmf --greedy --max-tokens 3 > out 2> err");
   EXPECT_EQ(status, 6) << Slurp(folder_ / "err");
