@@ -7,6 +7,7 @@
 #include "base/cpu_limit.h"
 #include "base/half.h"
 #include "quant/encoding.h"
+#include "quant/least_error.h"
 #include "quant/palette.h"
 
 namespace cmforge {
@@ -27,10 +28,10 @@ const FloatRows& Source() {
   return source;
 }
 
-void Encode(benchmark::State& state, const Encoding* encoding, EncodeOptions options) {
+void EncodeWith(benchmark::State& state, EncodeFunction encode, EncodeOptions options) {
   ThreadPool pool(UsableCpus());
   for (auto _ : state) {
-    auto payload = encoding->encode(Source(), options, pool);
+    auto payload = encode(Source(), options, pool);
     benchmark::DoNotOptimize(payload->data());
   }
   state.SetItemsProcessed(state.iterations() * kRows * kCols);
@@ -52,6 +53,10 @@ void FitPalette(benchmark::State& state, bool bf16) {
 }
 BENCHMARK_CAPTURE(FitPalette, bf16, true)->Arg(4)->Arg(6)->Arg(8);
 BENCHMARK_CAPTURE(FitPalette, f16, false)->Arg(4)->Arg(6)->Arg(8);
+
+void Encode(benchmark::State& state, const Encoding* encoding, EncodeOptions options) {
+  EncodeWith(state, encoding->encode, options);
+}
 
 void Decode(benchmark::State& state, const Encoding* encoding) {
   ThreadPool pool(UsableCpus());
@@ -78,6 +83,14 @@ const bool kRegistered = [] {
   for (const Encoding* encoding : AllEncodings()) {
     if (encoding->dtype == DType::kU8) continue;
     benchmark::RegisterBenchmark(name("encode", encoding->name).c_str(), Encode, encoding, EncodeOptions{})
+        ->MeasureProcessCPUTime()
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  for (const Encoding* encoding : AllEncodings()) {
+    const EncodeFunction least_error = LeastErrorEncoder(encoding->dtype);
+    if (least_error == nullptr) continue;
+    benchmark::RegisterBenchmark(name("encode-mse", encoding->name).c_str(), EncodeWith, least_error, EncodeOptions{})
         ->MeasureProcessCPUTime()
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);

@@ -93,23 +93,32 @@ def draw(options, rows):
     import matplotlib
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(9, 5.5), dpi=110)
-    for (label, _), marker in zip(options.model, "os^Dv"):
-        mine = sorted((r for r in rows if r["model"] == label), key=lambda r: r["bits"])
-        axes.plot([r["bits"] for r in mine], [max(r["kl"], 1e-9) for r in mine], marker, label=label, alpha=0.85)
-    first = options.model[0][0]
-    for i, r in enumerate(sorted((r for r in rows if r["model"] == first), key=lambda r: r["bits"])):
-        axes.annotate(r["encoding"], (r["bits"], max(r["kl"], 1e-9)), xytext=(5, 7 if i % 2 else -12),
-                      textcoords="offset points", fontsize=8)
+    from matplotlib.lines import Line2D
+    rows = [r for r in rows if r["kl"] > 0]  # lossless ones have no place on a logarithmic axis
+    encodings = [e for e in ENCODINGS if any(r["encoding"] == e for r in rows)]
+    colours = {e: plt.get_cmap("tab20")(i) for i, e in enumerate(encodings)}
+    markers = {label: marker for (label, _), marker in zip(options.model, "os^Dv" * 9)}
+    figure, (axes, crowded) = plt.subplots(1, 2, figsize=(12, 5.2), dpi=110, width_ratios=(3, 2))
+    for area in (axes, crowded):
+        for r in rows:
+            area.plot(r["bits"], r["kl"], markers[r["model"]], color=colours[r["encoding"]], markersize=7)
+        area.grid(alpha=0.3)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks([1.5, 2, 3, 4, 6, 8, 16], ["1.5", "2", "3", "4", "6", "8", "16"])
+    axes.set_xticks([1.5, 2, 3, 4, 6, 8], ["1.5", "2", "3", "4", "6", "8"])
+    axes.set_xlim(1.4, 9)
+    crowd = [r["kl"] for r in rows if 4 < r["bits"] < 5] or [0, 1]
+    crowded.set_xlim(4.1, 5)
+    crowded.set_ylim(min(crowd) * 0.9, max(crowd) * 1.05)
+    crowded.set_title("the same, between 4 and 5 bits")
+    crowded.set_xlabel("bits per quantized weight")
     axes.set_xlabel("bits per quantized weight, scales included")
     axes.set_ylabel("KL divergence from the f32 model, nats a token")
     axes.set_title("What each encoding costs")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.tight_layout()
+    handles = [Line2D([], [], marker="s", ls="", color=colours[e], label=e) for e in encodings]
+    handles += [Line2D([], [], marker=m, ls="", color="black", label=label) for label, m in markers.items()]
+    figure.legend(handles=handles, loc="center right")
+    figure.tight_layout(rect=(0, 0, 0.88, 1))
     figure.savefig(options.png, metadata={"Software": None})
 
 

@@ -103,6 +103,42 @@ TEST_F(Requant, RefusesByName) {
   EXPECT_EQ(Run({"requant", Path("none.cmf"), "-o", Path("x.cmf"), "--quant", "q8"}).status, 3);
 }
 
+TEST_F(Requant, RouterCountsSpendTheBitsOfExperts) {
+  const std::string source = Data("cmf/py-qwen35moe-vbit-bfield.cmf");
+  std::ofstream(Path("s.json")) << R"({"0":[90,3,40,0,25,12],"1":[5,60,1,77,9,30]})";
+  std::ofstream(Path("few.json")) << R"({"0":[90,3,40]})";
+  const auto vbit = [&](const std::string& output, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"requant", source, "-o", Path(output), "--quant", "vbit", "--mean-bits", "4.25"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  ASSERT_EQ(vbit("loud.cmf", {}).status, 0);
+  ASSERT_EQ(vbit("routed.cmf", {"--moe-stats", Path("s.json")}).status, 0);
+  EXPECT_EQ(Run({"verify", Path("routed.cmf")}).status, 0);
+  const auto expert_bytes = [&](const std::string& file, int expert) {
+    const std::string part = ".0.mlp.experts." + std::to_string(expert) + ".gate_proj";
+    const Json info = Run({"info", Path(file), "--json"}).json();
+    for (const Json& tensor : info["tensors"]) {
+      if (tensor["name"].get<std::string>().find(part) != std::string::npos) return tensor["nbytes"].get<int64_t>();
+    }
+    return int64_t{0};
+  };
+  EXPECT_GT(expert_bytes("routed.cmf", 0), expert_bytes("loud.cmf", 0)) << "chosen 90 times";
+  EXPECT_LT(expert_bytes("routed.cmf", 3), expert_bytes("loud.cmf", 3)) << "never chosen";
+  const Ran few = vbit("x.cmf", {"--moe-stats", Path("few.json")});
+  EXPECT_EQ(few.status, 2) << few.err;
+  EXPECT_NE(few.err.find("layer 0 has counts of 3 experts"), std::string::npos) << few.err;
+  const Ran unused = Run({"requant", source, "-o", Path("x.cmf"), "--quant", "q8", "--moe-stats", Path("s.json")});
+  EXPECT_EQ(unused.status, 2) << unused.err;
+  EXPECT_FALSE(fs::exists(Path("x.cmf")));
+  // And every role has what it should, as info says.
+  const Json roles = Run({"info", Path("routed.cmf"), "--json"}).json()["roles"];
+  EXPECT_EQ(roles["experts"]["encodings"], Json({"q8_2f", "vbit_ro"})) << "one has 48 columns";
+  for (const char* role : {"norm", "router", "recurrent", "convolution"})
+    EXPECT_EQ(roles[role]["encodings"], Json({"f16"})) << role;
+  EXPECT_EQ(roles["embedding"]["encodings"], Json({"vbit_ro"}));
+}
+
 TEST_F(Requant, ReservedEncodingsAreRefusedByNameAndRawBytesStay) {
   // dtype of the first directory record: mix8_4 (5), q4_col (7).
   const std::string path = Copy("cmf/py-tiny-f16.cmf");
