@@ -63,7 +63,7 @@ void ForElements(const Shape& shape, NSArray<NSNumber*>* strides, size_t element
 void ReadFloats(MLMultiArray* array, std::span<float> out) {
   const Shape shape = ShapeOf(array.shape);
   const bool is_half = array.dataType == MLMultiArrayDataTypeFloat16;
-  [array getBytesWithHandler:^(const void* bytes, NSInteger) {
+  [array getBytesWithHandler:^(const void* bytes, NSInteger /*size*/) {
     const auto* data = static_cast<const std::byte*>(bytes);
     ForElements(shape, array.strides, is_half ? 2 : 4, [&](size_t i, size_t at) {
       out[i] = is_half ? F16ToF32(LoadLe<uint16_t>(data + at)) : LoadLe<float>(data + at);
@@ -74,7 +74,7 @@ void ReadFloats(MLMultiArray* array, std::span<float> out) {
 void WriteFloats(MLMultiArray* array, std::span<const float> values) {
   const Shape shape = ShapeOf(array.shape);
   const bool is_half = array.dataType == MLMultiArrayDataTypeFloat16;
-  [array getMutableBytesWithHandler:^(void* bytes, NSInteger, NSArray<NSNumber*>* strides) {
+  [array getMutableBytesWithHandler:^(void* bytes, NSInteger /*size*/, NSArray<NSNumber*>* strides) {
     auto* data = static_cast<std::byte*>(bytes);
     ForElements(shape, strides, is_half ? 2 : 4, [&](size_t i, size_t at) {
       if (is_half) {
@@ -172,7 +172,7 @@ class CoremlFunction : public PartFunction {
   }
   Result<void> SetInts(size_t input, std::span<const int32_t> values) override {
     const Shape shape = inputs_[input].type.shape;
-    [arrays_[input] getMutableBytesWithHandler:^(void* bytes, NSInteger, NSArray<NSNumber*>* strides) {
+    [arrays_[input] getMutableBytesWithHandler:^(void* bytes, NSInteger /*size*/, NSArray<NSNumber*>* strides) {
       auto* data = static_cast<std::byte*>(bytes);
       ForElements(shape, strides, 4, [&](size_t i, size_t at) { StoreLe<int32_t>(data + at, values[i]); });
     }];
