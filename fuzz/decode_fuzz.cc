@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "quant/encoding.h"
+#include "quant/relayout.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace cmforge;
@@ -28,5 +29,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (!whole.empty() && std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)) != 0)
     std::abort();
+  // The same numbers in another order are sound and the same numbers.
+  for (const Encoding* other : AllEncodings()) {
+    const auto moved = Relayout(rows->view, other->dtype);
+    if (!moved) continue;
+    const auto again = AsFloatRows(TensorView{other->dtype, shape, *moved, nullptr});
+    if (!again) std::abort();
+    again->Read(0, again->rows, parts.data());
+    if (!whole.empty() && std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)) != 0)
+      std::abort();
+  }
   return 0;
 }
