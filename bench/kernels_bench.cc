@@ -20,6 +20,7 @@
 
 #include "base/half.h"
 #include "kernels/kernels.h"
+#include "kernels/read_loop.h"
 #include "quant/encoding.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -92,35 +93,9 @@ LinearWeight WeightAt(std::byte* at, DType dtype, int64_t rows, int64_t cols) {
   return *std::move(weight);
 }
 
-// The best plain read loop that roofline measurements found: one range a thread, prefetched some lines ahead.
-uint64_t ReadAll(const std::byte* p, size_t size) {
-#if defined(__AVX2__)
-#error "this file is built for the baseline; the loop below asks for its own instructions"
-#endif
-  uint64_t sum = 0;
-#if defined(__x86_64__)
-  const auto loop = [](const std::byte* q, size_t n) __attribute__((target("avx2"))) {
-    __m256i a[8];
-    for (auto& x : a) x = _mm256_setzero_si256();
-    for (size_t i = 0; i + 256 <= n; i += 256) {
-      for (size_t k = 0; k < 4; ++k) _mm_prefetch(reinterpret_cast<const char*>(q + i + 64 * k + 2048), _MM_HINT_T0);
-      for (size_t k = 0; k < 8; ++k) {
-        a[k] = _mm256_add_epi32(a[k], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i + 32 * k)));
-      }
-    }
-    for (size_t k = 1; k < 8; ++k) a[0] = _mm256_add_epi32(a[0], a[k]);
-    return static_cast<uint64_t>(static_cast<uint32_t>(_mm256_extract_epi32(a[0], 0)));
-  };
-  sum += loop(p, size);
-#else
-  for (size_t i = 0; i + 8 <= size; i += 8) sum += LoadLe<uint64_t>(p + i);
-#endif
-  return sum;
-}
-
 void ReadWithAllThreads(ThreadPool& pool, const std::byte* p, size_t size) {
   const auto part = size / static_cast<size_t>(pool.threads());
-  pool.Run(pool.threads(), [&](int64_t i, int) { benchmark::DoNotOptimize(ReadAll(p + part * static_cast<size_t>(i), part)); });
+  pool.Run(pool.threads(), [&](int64_t i, int) { benchmark::DoNotOptimize(ReadAll({p + part * static_cast<size_t>(i), part})); });
 }
 
 std::vector<float> Inputs(int64_t count) {

@@ -6,9 +6,10 @@
 namespace cmforge {
 namespace {
 
-// About 20 microseconds: longer than the gap between two operators of a decode step, short enough that
-// an idle program does not burn a core.
-constexpr int kSpins = 4000;
+// Waiting spins for 50 to 100 microseconds, longer than the gap between two operators of a decode step; then it
+// offers its core a few times, so that where there are more threads than cores the one that is waited for runs;
+// then it parks.
+constexpr int kSpins = 2000, kYields = 16;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -16,6 +17,14 @@ inline void Pause() {
 #else
   std::this_thread::yield();
 #endif
+}
+
+void Wait(int turn) {
+  if (turn < kSpins) {
+    Pause();
+  } else {
+    std::this_thread::yield();
+  }
 }
 
 }  // namespace
@@ -48,8 +57,8 @@ void ThreadPool::WorkerLoop(int worker) {
   uint32_t seen = 0;
   for (;;) {
     uint32_t now = generation_.load();
-    for (int i = 0; i < kSpins && now == seen; ++i) {
-      Pause();
+    for (int i = 0; i < kSpins + kYields && now == seen; ++i) {
+      Wait(i);
       now = generation_.load();
     }
     if (now == seen) {
@@ -79,8 +88,8 @@ void ThreadPool::RunErased(int64_t count, Erased fn, void* context) {
   generation_.notify_all();
   TakeTasks(0);
   for (int i = 0; busy_.load() != 0; ++i) {
-    if (i < kSpins) {
-      Pause();
+    if (i < kSpins + kYields) {
+      Wait(i);
     } else if (const int32_t left = busy_.load(); left != 0) {
       busy_.wait(left);
     }

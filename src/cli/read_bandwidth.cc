@@ -1,49 +1,63 @@
-// A read loop that does nothing else.
+// The kernels' plain read loop over the weights, by all threads.
 #include "cli/read_bandwidth.h"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+
+#include "kernels/read_loop.h"
 
 namespace cmforge::cli {
 namespace {
 
-// Several streams of a page each, as kernels walk rows; eight sums so that no addition waits for another.
-uint64_t Sum(const uint64_t* at, int64_t words) {
-  uint64_t sums[8] = {};
-  for (int64_t i = 0; i + 8 <= words; i += 8) {
-    for (int j = 0; j < 8; ++j) sums[j] += at[i + j];
-  }
-  uint64_t total = 0;
-  for (const uint64_t s : sums) total += s;
-  return total;
-}
+constexpr size_t kPiece = size_t{512} << 10;  // as long as a decode task's four streams together
 
 }  // namespace
 
-double MeasureReadBandwidth(ThreadPool& pool, int64_t mebibytes) {
-  const auto size = static_cast<size_t>(mebibytes) << 20;
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 0;
-#ifdef MADV_NOHUGEPAGE
-  ::madvise(memory, size, MADV_NOHUGEPAGE);
-#endif
-  std::memset(memory, 1, size);
-  const auto words = static_cast<int64_t>(size / 8);
-  double best = 0;
+std::vector<TensorView> WeightPages(const TensorSource* source, uint64_t limit_bytes) {
+  std::vector<const TensorInfo*> tensors;
+  if (source != nullptr) {
+    for (const TensorInfo& tensor : source->tensors()) tensors.push_back(&tensor);
+  }
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const TensorInfo* a, const TensorInfo* b) { return a->nbytes > b->nbytes; });
+  std::vector<TensorView> pages;
+  uint64_t total = 0;
+  for (const TensorInfo* tensor : tensors) {
+    if (total >= limit_bytes) break;
+    auto view = source->Read(tensor->name);
+    if (!view || view->owner != nullptr) continue;
+    total += view->bytes.size();
+    pages.push_back(*std::move(view));
+  }
+  if (pages.empty()) {
+    const auto memory = std::make_shared<std::vector<std::byte>>(size_t{512} << 20);
+    TensorView view;
+    view.bytes = *memory;
+    view.owner = memory;
+    pages.push_back(std::move(view));
+  }
+  return pages;
+}
+
+double MeasureReadBandwidth(ThreadPool& pool, const std::vector<TensorView>& pages, int passes) {
+  std::vector<Bytes> pieces;
+  size_t size = 0;
+  for (const TensorView& view : pages) {
+    for (size_t at = 0; at < view.bytes.size(); at += kPiece) {
+      pieces.push_back(view.bytes.subspan(at, std::min(kPiece, view.bytes.size() - at)));
+    }
+    size += view.bytes.size();
+  }
   std::atomic<uint64_t> sink{0};
-  for (int pass = 0; pass < 3; ++pass) {
+  double best = 0;
+  for (int pass = 0; pass < passes; ++pass) {
     const auto begun = std::chrono::steady_clock::now();
-    pool.ForRanges(words, 1 << 15, [&](int64_t begin, int64_t end) {
-      sink += Sum(static_cast<const uint64_t*>(memory) + begin, end - begin);
-    });
+    pool.Run(static_cast<int64_t>(pieces.size()),
+             [&](int64_t i, int) { sink += ReadAll(pieces[static_cast<size_t>(i)]); });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     best = std::max(best, static_cast<double>(size) / seconds / 1e9);
   }
-  ::munmap(memory, size);
-  return sink == 0 ? 0 : best;
+  return best;
 }
 
 }  // namespace cmforge::cli

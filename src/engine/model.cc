@@ -12,7 +12,7 @@
 namespace cmforge::engine {
 namespace {
 
-constexpr int64_t kChunkRows = 256;  // rows that go through the network together; bounds scratch memory
+constexpr int64_t kChunkRows = 512;  // rows that go through the network together; bounds scratch memory
 
 class EngineModel final : public LanguageModel, public std::enable_shared_from_this<EngineModel> {
  public:

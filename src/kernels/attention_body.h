@@ -14,6 +14,25 @@ namespace {
 constexpr int kTileVecs = static_cast<int>(kTilePositions) / kLanes;
 constexpr int kPageTiles = static_cast<int>(kPagePositions / kTilePositions);
 
+// Every sum is one chain of fused multiply-adds, so enough of them must be under way to hide its latency, and each
+// loaded and converted key or value should serve many queries: accumulators in flight, and queries at once.
+#if defined(CMFORGE_VEC_AVX512)
+constexpr int kAccumulators = 16, kQueriesAtOnce = 8;
+#elif defined(CMFORGE_VEC_AVX2)
+constexpr int kAccumulators = 8, kQueriesAtOnce = 4;
+#else
+constexpr int kAccumulators = 16, kQueriesAtOnce = 4;
+#endif
+
+constexpr int Clamped(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+/// Tiles whose scores are made together. q8 has two accumulators for each score.
+template <KvType kType>
+constexpr int TilesAtOnce(int queries) {
+  return Clamped(kAccumulators / (kType == KvType::kQ8 ? 2 : 1) / queries / kTileVecs, 1, kPageTiles);
+}
+/// Vectors of channels that are summed together.
+constexpr int ChannelsAtOnce(int queries) { return Clamped(kAccumulators / queries, 1, 4); }
+
 template <KvType kType>
 CMFORGE_INLINE VecF LoadKv(const std::byte* p, int64_t index) {
   if constexpr (kType == KvType::kF32) {
@@ -36,46 +55,86 @@ CMFORGE_INLINE float ScalarKv(const std::byte* p, int64_t index) {
   }
 }
 
-/// scores[n][tile * 16 + j] for kCount queries and one tile: sums over key_dim in ascending order (q8: group
-/// by group, each group's sum times the key's scale).
-template <KvType kType, int kCount>
-CMFORGE_INLINE void ScoreTile(const KvPageLayout& layout, const std::byte* page, int tile,
-                              const AttendQuery* queries, float (*scores)[kPagePositions]) {
+/// scores[n][position] for kCount queries and kTiles tiles from `tile` on: sums over key_dim in ascending order
+/// (q8: group by group, each group's sum times the key's scale).
+template <KvType kType, int kCount, int kTiles>
+CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const std::byte* page, int tile,
+                               const AttendQuery* queries, float (*scores)[kPagePositions]) {
+  constexpr int kVecs = kTiles * kTileVecs;
   const int64_t dim = layout.key_dim;
-  const int64_t origin = static_cast<int64_t>(tile) * dim * kTilePositions;
-  VecF total[kCount][kTileVecs] = {};
+  // Vector v of the tiles, dimension d.
+  const auto key_at = [&](int v, int64_t d) {
+    return LoadKv<kType>(page, ((tile + v / kTileVecs) * dim + d) * kTilePositions + v % kTileVecs * kLanes);
+  };
+  VecF total[kCount][kVecs] = {};
   if constexpr (kType == KvType::kQ8) {
     const int64_t groups = (dim + kKvGroup - 1) / kKvGroup;
-    const auto* scales =
-        reinterpret_cast<const float*>(page + layout.key_scales) + tile * groups * kTilePositions;
+    const auto* scales = reinterpret_cast<const float*>(page + layout.key_scales);
     for (int64_t g = 0; g < groups; ++g) {
-      VecF part[kCount][kTileVecs] = {};
+      VecF part[kCount][kVecs] = {};
       const int64_t stop = g * kKvGroup + kKvGroup < dim ? g * kKvGroup + kKvGroup : dim;
       for (int64_t d = g * kKvGroup; d < stop; ++d) {
-        for (int v = 0; v < kTileVecs; ++v) {
-          const VecF key = LoadKv<kType>(page, origin + d * kTilePositions + v * kLanes);
-          for (int n = 0; n < kCount; ++n) part[n][v] = Fma(Set(queries[n].q[d]), key, part[n][v]);
+        VecF keys[kVecs];
+        for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
+        for (int n = 0; n < kCount; ++n) {
+          const VecF q = Set(queries[n].q[d]);
+          for (int v = 0; v < kVecs; ++v) part[n][v] = Fma(q, keys[v], part[n][v]);
         }
       }
-      for (int v = 0; v < kTileVecs; ++v) {
-        const VecF scale = Load(scales + g * kTilePositions + v * kLanes);
+      for (int v = 0; v < kVecs; ++v) {
+        const VecF scale =
+            Load(scales + ((tile + v / kTileVecs) * groups + g) * kTilePositions + v % kTileVecs * kLanes);
         for (int n = 0; n < kCount; ++n) total[n][v] = Fma(part[n][v], scale, total[n][v]);
       }
     }
   } else {
     for (int64_t d = 0; d < dim; ++d) {
-      for (int v = 0; v < kTileVecs; ++v) {
-        const VecF key = LoadKv<kType>(page, origin + d * kTilePositions + v * kLanes);
-        for (int n = 0; n < kCount; ++n) total[n][v] = Fma(Set(queries[n].q[d]), key, total[n][v]);
+      VecF keys[kVecs];
+      for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
+      for (int n = 0; n < kCount; ++n) {
+        const VecF q = Set(queries[n].q[d]);
+        for (int v = 0; v < kVecs; ++v) total[n][v] = Fma(q, keys[v], total[n][v]);
       }
     }
   }
   for (int n = 0; n < kCount; ++n) {
-    for (int v = 0; v < kTileVecs; ++v) Store(&scores[n][tile * kTilePositions + v * kLanes], total[n][v]);
+    for (int v = 0; v < kVecs; ++v) Store(&scores[n][tile * kTilePositions + v * kLanes], total[n][v]);
   }
 }
 
-/// acc[n][c ...] += sum over slots of weights[n][slot] * value[slot][c ...], slots in ascending order.
+/// acc[n][c ...] += sum over slots of weights[n][slot] * value[slot][c ...], slots in ascending order, for as many
+/// stretches of kVecs vectors as there are from `c` on. Returns the first channel that is left.
+template <KvType kType, int kCount, int kVecs>
+CMFORGE_INLINE int64_t AddChannels(const KvPageLayout& layout, const std::byte* page,
+                                   AttendQuery* const* queries, const float (*weights)[kPagePositions],
+                                   int64_t slots, int64_t c) {
+  const int64_t dim = layout.value_dim, groups = (dim + kKvGroup - 1) / kKvGroup;
+  const std::byte* values = page + layout.values;
+  const auto* scales = reinterpret_cast<const float*>(page + layout.value_scales);
+  for (; c + kVecs * kLanes <= dim; c += kVecs * kLanes) {
+    VecF sums[kCount][kVecs];
+    for (int n = 0; n < kCount; ++n) {
+      for (int v = 0; v < kVecs; ++v) sums[n][v] = Load(queries[n]->acc + c + v * kLanes);
+    }
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      VecF value[kVecs];
+      for (int v = 0; v < kVecs; ++v) {
+        value[v] = LoadKv<kType>(values, slot * dim + c + v * kLanes);
+        if constexpr (kType == KvType::kQ8) value[v] *= Set(scales[slot * groups + (c + v * kLanes) / kKvGroup]);
+      }
+      for (int n = 0; n < kCount; ++n) {
+        const VecF weight = Set(weights[n][slot]);
+        for (int v = 0; v < kVecs; ++v) sums[n][v] = Fma(weight, value[v], sums[n][v]);
+      }
+    }
+    for (int n = 0; n < kCount; ++n) {
+      for (int v = 0; v < kVecs; ++v) Store(queries[n]->acc + c + v * kLanes, sums[n][v]);
+    }
+  }
+  return c;
+}
+
+/// All channels.
 template <KvType kType, int kCount>
 CMFORGE_INLINE void AddValues(const KvPageLayout& layout, const std::byte* page, AttendQuery* const* queries,
                               const float (*weights)[kPagePositions], int64_t slots) {
@@ -83,17 +142,8 @@ CMFORGE_INLINE void AddValues(const KvPageLayout& layout, const std::byte* page,
   const std::byte* values = page + layout.values;
   const int64_t groups = (dim + kKvGroup - 1) / kKvGroup;
   const auto* scales = reinterpret_cast<const float*>(page + layout.value_scales);
-  int64_t c = 0;
-  for (; c + kLanes <= dim; c += kLanes) {
-    VecF sum[kCount];
-    for (int n = 0; n < kCount; ++n) sum[n] = Load(queries[n]->acc + c);
-    for (int64_t slot = 0; slot < slots; ++slot) {
-      VecF value = LoadKv<kType>(values, slot * dim + c);
-      if constexpr (kType == KvType::kQ8) value *= Set(scales[slot * groups + c / kKvGroup]);
-      for (int n = 0; n < kCount; ++n) sum[n] = Fma(Set(weights[n][slot]), value, sum[n]);
-    }
-    for (int n = 0; n < kCount; ++n) Store(queries[n]->acc + c, sum[n]);
-  }
+  int64_t c = AddChannels<kType, kCount, ChannelsAtOnce(kCount)>(layout, page, queries, weights, slots, 0);
+  c = AddChannels<kType, kCount, 1>(layout, page, queries, weights, slots, c);
   for (; c < dim; ++c) {
     for (int n = 0; n < kCount; ++n) {
       VecF sum = Set(queries[n]->acc[c]);
@@ -112,8 +162,9 @@ CMFORGE_INLINE void AttendPage(const AttendArgs& args, AttendQuery* queries, con
                                int64_t origin) {
   const KvPageLayout& layout = *args.layout;
   alignas(64) float scores[kCount][kPagePositions];
-  for (int tile = 0; tile < kPageTiles; ++tile) {
-    ScoreTile<kType, kCount>(layout, page, tile, queries, scores);
+  constexpr int kTiles = TilesAtOnce<kType>(kCount);
+  for (int tile = 0; tile < kPageTiles; tile += kTiles) {
+    ScoreTiles<kType, kCount, kTiles>(layout, page, tile, queries, scores);
   }
   const VecF lowest = Set(-std::numeric_limits<float>::infinity());
   AttendQuery* live[kCount];
@@ -129,8 +180,10 @@ CMFORGE_INLINE void AttendPage(const AttendArgs& args, AttendQuery* queries, con
       if (args.softcap > 0) s = Set(args.softcap) * Tanh(s / Set(args.softcap));
       Store(row + v * kLanes, s);
     }
-    for (int64_t j = 0; j < kPagePositions; ++j) {
-      if (j < first || j > last) row[j] = -std::numeric_limits<float>::infinity();
+    if (first > 0 || last < kPagePositions - 1) {
+      for (int64_t j = 0; j < kPagePositions; ++j) {
+        if (j < first || j > last) row[j] = -std::numeric_limits<float>::infinity();
+      }
     }
     for (int v = 0; v < static_cast<int>(kPagePositions) / kLanes; ++v)
       top = Max(top, Load(row + v * kLanes));
@@ -162,7 +215,7 @@ CMFORGE_INLINE void AttendPage(const AttendArgs& args, AttendQuery* queries, con
     query.max = max;
     const int64_t end = last + 1 < kPagePositions ? last + 1 : kPagePositions;
     slots = end > slots ? end : slots;
-    if (count != n) std::memcpy(scores[count], row, sizeof(scores[0]));
+    if (count < n) std::memmove(scores[count], row, sizeof(scores[0]));
     live[count++] = &query;
   }
   if (count == kCount) {
@@ -177,6 +230,9 @@ void AttendTyped(const AttendArgs& args) {
   for (int64_t position = args.begin; position < args.end; position += kPagePositions) {
     const std::byte* page = args.pages[position / kPagePositions - args.first_page] + args.head_offset;
     int64_t n = 0;
+    if constexpr (kQueriesAtOnce >= 8) {
+      for (; n + 8 <= args.count; n += 8) AttendPage<kType, 8>(args, args.queries + n, page, position);
+    }
     for (; n + 4 <= args.count; n += 4) AttendPage<kType, 4>(args, args.queries + n, page, position);
     for (; n + 2 <= args.count; n += 2) AttendPage<kType, 2>(args, args.queries + n, page, position);
     for (; n < args.count; ++n) AttendPage<kType, 1>(args, args.queries + n, page, position);

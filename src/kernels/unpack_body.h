@@ -1,10 +1,13 @@
 // One row of an integer encoding as unsigned codes (zero point 8, 127 or 128) and group scales, by plain
-// loops over groups that compilers turn into vectors (spec 3.2). Included by one file of each instruction
-// set.
+// loops (spec 3.2). Included by one file of each instruction set, which may bring UnpackNibbles, UnpackPairs and
+// UnpackSigns in vectors of its own.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #include "base/bytes.h"
 #include "base/half.h"
@@ -14,10 +17,25 @@
 namespace cmforge {
 namespace {
 
-inline float HalfAt(const std::byte* at) { return F16ToF32(LoadLe<uint16_t>(at)); }
+inline float HalfAt(const std::byte* at) {
+#if defined(__F16C__)
+  return _cvtsh_ss(LoadLe<uint16_t>(at));
+#elif defined(__aarch64__)
+  __fp16 half;
+  std::memcpy(&half, at, 2);
+  return half;
+#else
+  return F16ToF32(LoadLe<uint16_t>(at));
+#endif
+}
 inline uint8_t ByteAt(const std::byte* at) { return std::to_integer<uint8_t>(*at); }
 
-inline void UnpackNibbles(const std::byte* in, uint8_t* codes) {
+inline void FlipSigns(const std::byte* __restrict in, int64_t count, uint8_t* __restrict codes) {
+  for (int64_t c = 0; c < count; ++c) codes[c] = ByteAt(in + c) ^ 0x80;
+}
+
+#ifndef CMFORGE_UNPACKS_BY_VECTORS
+inline void UnpackNibbles(const std::byte* __restrict in, uint8_t* __restrict codes) {
   for (int k = 0; k < 16; ++k) {
     const uint8_t byte = ByteAt(in + k);
     codes[2 * k] = byte & 15;
@@ -25,19 +43,21 @@ inline void UnpackNibbles(const std::byte* in, uint8_t* codes) {
   }
 }
 
-inline void UnpackPairs(const std::byte* in, uint8_t* codes) {  // c stands for c - 1.5, doubled to stay whole
+/// c stands for c - 1.5, doubled to stay whole.
+inline void UnpackPairs(const std::byte* __restrict in, uint8_t* __restrict codes) {
   for (int k = 0; k < 8; ++k) {
     const int byte = ByteAt(in + k);
     for (int i = 0; i < 4; ++i) codes[4 * k + i] = static_cast<uint8_t>(8 - 3 + 2 * (byte >> (2 * i) & 3));
   }
 }
 
-inline void UnpackSigns(const std::byte* in, uint8_t* codes) {
+inline void UnpackSigns(const std::byte* __restrict in, uint8_t* __restrict codes) {
   for (int k = 0; k < 4; ++k) {
     const int byte = ByteAt(in + k);
     for (int i = 0; i < 8; ++i) codes[8 * k + i] = static_cast<uint8_t>(8 - 1 + 2 * (byte >> i & 1));
   }
 }
+#endif
 
 /// The five codes of every byte of base-3 digits (0, +1, -1 around 8), in the low bytes of a word.
 struct TritTable {
@@ -54,14 +74,14 @@ inline constexpr TritTable kTrits = [] {
 }();
 
 /// Writes three bytes past the 32 codes, inside what the caller has (the next group overwrites them).
-inline void UnpackTrits(const std::byte* in, uint8_t* codes) {
+inline void UnpackTrits(const std::byte* __restrict in, uint8_t* __restrict codes) {
   for (int k = 0; k < 6; ++k) std::memcpy(codes + 5 * k, &kTrits.codes[ByteAt(in + k)], 8);
   std::memcpy(codes + 30, &kTrits.codes[ByteAt(in + 6)], 2);
 }
 
 /// Eight weights are kWidth bytes, the first weight in the highest bits.
 template <int kWidth>
-void UnpackBits(const std::byte* in, int64_t cols, uint8_t* codes) {
+void UnpackBits(const std::byte* __restrict in, int64_t cols, uint8_t* __restrict codes) {
   constexpr int kShift = 127 - ((1 << (kWidth - 1)) - 1);  // from the row's zero point to 127
   for (int64_t c = 0; c < cols; c += 8, in += kWidth, codes += 8) {
     uint64_t word = 0;
@@ -87,7 +107,7 @@ inline void UnpackLadder(const WeightLayout& w, int64_t row, float* scales) {
   for (int64_t g = 0; g < w.groups; ++g) scales[g] = ladder[RungAt(rungs, g)];
 }
 
-inline void UnpackScales(const std::byte* in, int64_t stride, int64_t groups, float* scales) {
+inline void UnpackScales(const std::byte* __restrict in, int64_t stride, int64_t groups, float* __restrict scales) {
   for (int64_t g = 0; g < groups; ++g) scales[g] = HalfAt(in + stride * g);
 }
 
@@ -108,34 +128,34 @@ inline void UnpackVbit(const std::byte* in, int width, int64_t cols, uint8_t* co
 
 void UnpackOneRow(const WeightLayout& w, int64_t row, uint8_t* codes, float* scales) {
   const std::byte* in = w.codes + row * w.code_stride;
+  const int64_t groups = w.groups;  // by value: a store of a byte may change anything that w refers to
   switch (w.dtype) {
     case DType::kQ8Row:
     case DType::kQ8TwoField:
-      for (int64_t c = 0; c < w.cols; ++c) codes[c] = ByteAt(in + c) ^ 0x80;
-      return;
+      return FlipSigns(in, w.cols, codes);
     case DType::kQ4Block:
-      for (int64_t g = 0; g < w.groups; ++g) UnpackNibbles(in + 16 * g, codes + 32 * g);
-      return UnpackScales(w.scales + 2 * row * w.groups, 2, w.groups, scales);
+      for (int64_t g = 0; g < groups; ++g) UnpackNibbles(in + 16 * g, codes + 32 * g);
+      return UnpackScales(w.scales + 2 * row * groups, 2, groups, scales);
     case DType::kQ4Tiled:
-      for (int64_t g = 0; g < w.groups; ++g) UnpackNibbles(in + 18 * g + 2, codes + 32 * g);
-      return UnpackScales(in, 18, w.groups, scales);
+      for (int64_t g = 0; g < groups; ++g) UnpackNibbles(in + 18 * g + 2, codes + 32 * g);
+      return UnpackScales(in, 18, groups, scales);
     case DType::kQ4tp:
-      for (int64_t g = 0; g < w.groups; ++g) UnpackNibbles(in + 16 * g, codes + 32 * g);
+      for (int64_t g = 0; g < groups; ++g) UnpackNibbles(in + 16 * g, codes + 32 * g);
       return UnpackLadder(w, row, scales);
     case DType::kQ2tp:
-      for (int64_t g = 0; g < w.groups; ++g) UnpackPairs(in + 8 * g, codes + 32 * g);
+      for (int64_t g = 0; g < groups; ++g) UnpackPairs(in + 8 * g, codes + 32 * g);
       return UnpackLadder(w, row, scales);
     case DType::kQ1:
     case DType::kQ1s:
-      for (int64_t g = 0; g < w.groups; ++g) UnpackSigns(in + 6 * g + 2, codes + 32 * g);
-      return UnpackScales(in, 6, w.groups, scales);
+      for (int64_t g = 0; g < groups; ++g) UnpackSigns(in + 6 * g + 2, codes + 32 * g);
+      return UnpackScales(in, 6, groups, scales);
     case DType::kQ1t:
-      for (int64_t g = 0; g < w.groups; ++g) UnpackTrits(in + 9 * g + 2, codes + 32 * g);
-      return UnpackScales(in, 9, w.groups, scales);
+      for (int64_t g = 0; g < groups; ++g) UnpackTrits(in + 9 * g + 2, codes + 32 * g);
+      return UnpackScales(in, 9, groups, scales);
     case DType::kVbit:
     case DType::kVbitRo:
       UnpackVbit(w.codes + VbitRowOffset(w, row), std::to_integer<int>(w.widths[row]), w.cols, codes);
-      return UnpackScales(w.scales + 2 * row * w.groups, 2, w.groups, scales);
+      return UnpackScales(w.scales + 2 * row * groups, 2, groups, scales);
     default:
       return;
   }

@@ -51,6 +51,24 @@ class Parity : public CliTest {
   }
 };
 
+TEST_F(Parity, CopiesOfTheWeightsAnswerAsTheMappedFileDoes) {
+  const std::string file = Path("model.cmf");
+  const Ran convert =
+      Run({"convert", "--model", CMFORGE_TEST_DATA "/engine/llama", "--quant", "q8", "--output", file});
+  ASSERT_EQ(convert.status, 0) << convert.err;
+  const auto tokens = [&](std::vector<std::string> flags) {
+    std::vector<std::string> arguments = {"generate", file, "--tokens", "1,2,3", "-n", "8", "--greedy", "--ignore-eos", "--json"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Ran ran = Run(arguments);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return ran.json()["tokens"];
+  };
+  const Json mapped = tokens({});
+  EXPECT_EQ(mapped.size(), 8u);
+  EXPECT_EQ(tokens({"--no-mmap"}), mapped);
+  EXPECT_EQ(tokens({"--hot"}), mapped);
+}
+
 TEST_F(Parity, CheckpointsAnswerAsTheReferenceDoes) {
   int folders = 0;
   for (const char* name : {"llama", "qwen2_window", "qwen3_linear", "qwen3_yarn", "llama_rope3", "qwen3_5",

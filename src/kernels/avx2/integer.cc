@@ -8,6 +8,7 @@ constexpr int kDotTokens = 4;
 }  // namespace cmforge
 
 #include "kernels/avx2/avx2.h"
+#include "kernels/avx2/unpack.h"
 #include "kernels/integer_body.h"
 
 namespace cmforge {
