@@ -11,6 +11,6 @@ done
 launcher=$(command -v ccache || true)
 cmake -S "$here" -B "$build" -G Ninja --log-level=WARNING -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
   -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_BUILD_TYPE=None ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher} > /dev/null
-ninja -C "$build" neon_test | tail -1
-# A processor with dot products, as every one that these kernels are meant for.
+ninja -C "$build" neon_test 2>&1 | tail -1
+# A processor with dot products, as all are that these kernels are meant for.
 exec qemu-aarch64 -cpu max "$build/neon_test" --gtest_brief=1
