@@ -272,6 +272,21 @@ TEST(Tokenizer, CutsLongPiecesOnlyWhereNothingJoins) {
   }
 }
 
+TEST(Tokenizer, TakesAddedTokensWithoutTheirFlags) {
+  Json bare = SmallFile(), full = SmallFile();
+  bare["added_tokens"] = {{{"id", 9}, {"content", "<s>"}, {"special", true}}, {{"id", 10}, {"content", "<t>"}}};
+  full["added_tokens"] = {Added("<s>", true), Added("<t>", false)};
+  full["added_tokens"][1]["normalized"] = true;
+  const auto a = Make(bare), b = Make(full);
+  ASSERT_TRUE(a && b);
+  ASSERT_EQ(a->added_tokens().size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(a->added_tokens()[i].normalized, b->added_tokens()[i].normalized) << i;
+    EXPECT_EQ(a->added_tokens()[i].special, b->added_tokens()[i].special) << i;
+  }
+  EXPECT_EQ(Encode(*a, "a<s>ab<t>"), Encode(*b, "a<s>ab<t>"));
+}
+
 TEST(Tokenizer, NamesWhatIsWrongWithAFile) {
   const auto with = [](const char* pointer, const Json& value) {
     Json file = SmallFile();
@@ -300,8 +315,8 @@ TEST(Tokenizer, NamesWhatIsWrongWithAFile) {
        "t.json: model: 'merges': merge 0: token 'ba' is not in the vocabulary"},
       {with("/model/merges", {{"a", "b", "c"}}),
        "t.json: model: 'merges': merge 0: not a list of two tokens"},
-      {with("/added_tokens", {{{"id", 1}, {"content", "x"}}}),
-       "t.json: added_tokens: entry 0: 'single_word' is missing"},
+      {with("/added_tokens", {{{"id", 1}, {"special", true}}}),
+       "t.json: added_tokens: entry 0: 'content' is missing"},
       {with("/decoder", {{"type", "Magic"}}), "t.json: decoder: unknown type 'Magic'"},
       {with("/pre_tokenizer", {{"type", "Magic"}}), "t.json: pre-tokenizer: unknown type 'Magic'"},
       {with("/post_processor", {{"type", "Magic"}}), "t.json: post-processor: unknown type 'Magic'"},

@@ -41,9 +41,11 @@ Result<AddedToken> ReadAddedToken(JsonCursor& cursor) {
       CMF_TRY([[maybe_unused]] const std::string_view skipped, cursor.Skip());
     }
   }
-  for (const char* key : {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}) {
+  for (const char* key : {"id", "content"}) {
     if (!seen.contains(key)) return Fail(ErrorKind::kCorrupt, fmt::format("'{}' is missing", key));
   }
+  // The reference library demands the flags too, but writers of .cmf files leave out those that are false.
+  if (!seen.contains("normalized")) token.normalized = !token.special;
   return token;
 }
 
