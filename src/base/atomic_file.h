@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -21,6 +22,11 @@ class AtomicFile {
   /// Fails: kNotFound (no such folder), kIo (not writable), kUsage (target is a folder).
   static Result<AtomicFile> Create(const std::filesystem::path& target);
 
+  /// The same for work that may be taken up again: the bytes grow in TARGET + `suffix`, which a killed process leaves
+  /// behind, and with `keep` whoever drops the object without Commit() or Discard(). What an earlier run left is kept:
+  /// size() says how much, CutTo drops what is not wanted. Fails: as Create; kIo while another process writes it.
+  static Result<AtomicFile> TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep);
+
   Result<void> Write(Bytes bytes);                      // at the end
   Result<void> WriteAt(uint64_t offset, Bytes bytes);   // inside what was written, or beyond it
   Result<void> PadTo(uint64_t offset);                  // zeros up to `offset`
@@ -33,6 +39,9 @@ class AtomicFile {
   /// fsync, rename, fsync of the folder. The object is empty afterwards.
   Result<void> Commit();
 
+  /// Removes what was written. The object is empty afterwards.
+  void Discard();
+
  private:
   Error WriteError(int error) const;
 
@@ -41,6 +50,7 @@ class AtomicFile {
   int fd_ = -1;
   uint64_t size_ = 0;
   bool is_unnamed_ = false;
+  bool is_kept_ = false;  // when dropped
 };
 
 /// The whole of a small output file at once, atomically.

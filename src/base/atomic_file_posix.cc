@@ -1,10 +1,14 @@
 // AtomicFile over POSIX calls. Where the file system can (O_TMPFILE), the file has no name at all until Commit(),
 // so not even a killed process leaves something behind.
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -27,14 +31,20 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
   std::swap(is_unnamed_, other.is_unnamed_);
+  std::swap(is_kept_, other.is_kept_);
   return *this;
 }
 
 AtomicFile::~AtomicFile() {
+  if (!is_kept_) Discard();
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void AtomicFile::Discard() {
   if (fd_ < 0) return;
-  ::close(fd_);
   std::error_code ignored;
   if (!is_unnamed_) std::filesystem::remove(temporary_, ignored);
+  ::close(std::exchange(fd_, -1));  // after the removal: a lock holds until nobody can find the file
 }
 
 Error AtomicFile::WriteError(int error) const {
@@ -42,22 +52,52 @@ Error AtomicFile::WriteError(int error) const {
           fmt::format("{}: writing failed after {} bytes: {}", target_.string(), size_, SystemFault(error))};
 }
 
-Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
-  static std::atomic<int> counter{0};  // only makes names of one process differ
-  AtomicFile file;
+namespace {
+
+// Resolves links, so that they stay, and refuses what a rename would do harm to.
+Result<std::filesystem::path> RealTarget(const std::filesystem::path& target) {
   std::error_code ignored;
-  file.target_ = target;
-  for (int hops = 0; hops < 40 && std::filesystem::is_symlink(file.target_, ignored); ++hops) {
-    const auto link = std::filesystem::read_symlink(file.target_, ignored);
-    file.target_ = link.is_absolute() ? link : file.target_.parent_path() / link;
+  std::filesystem::path real = target;
+  for (int hops = 0; hops < 40 && std::filesystem::is_symlink(real, ignored); ++hops) {
+    const auto link = std::filesystem::read_symlink(real, ignored);
+    real = link.is_absolute() ? link : real.parent_path() / link;
   }
-  if (std::filesystem::is_directory(file.target_, ignored)) {
+  if (std::filesystem::is_directory(real, ignored)) {
     return Fail(ErrorKind::kUsage, fmt::format("{}: is a folder: name a file to write", target.string()));
   }
-  if (std::filesystem::exists(file.target_, ignored) && !std::filesystem::is_regular_file(file.target_, ignored)) {
+  if (std::filesystem::exists(real, ignored) && !std::filesystem::is_regular_file(real, ignored)) {
     // A rename would put a file in the place of the device or pipe.
     return Fail(ErrorKind::kUsage, fmt::format("{}: not a regular file: name a file to write", target.string()));
   }
+  return real;
+}
+
+Error CreateError(const std::filesystem::path& target, int error) {
+  return {error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo,
+          fmt::format("{}: cannot create: {}", target.string(), SystemFault(error))};
+}
+
+// A process that is killed between giving its file a temporary name and the real one leaves the former behind.
+void RemoveLeftovers(const std::filesystem::path& target) {
+  std::error_code ignored;
+  const std::string prefix = target.filename().string() + ".tmp-";
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(Folder(target), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    pid_t pid = 0;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), pid);
+    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+  }
+  for (const auto& path : leftovers) std::filesystem::remove(path, ignored);
+}
+
+}  // namespace
+
+Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
+  static std::atomic<int> counter{0};  // only makes names of one process differ
+  AtomicFile file;
+  CMF_TRY(file.target_, RealTarget(target));
   file.temporary_ = file.target_;
   file.temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
 #ifdef O_TMPFILE
@@ -65,11 +105,26 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
   file.is_unnamed_ = file.fd_ >= 0;
 #endif
   if (file.fd_ < 0) file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file.fd_ < 0) {
-    const int error = errno;
-    return Fail(error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo,
-                fmt::format("{}: cannot create: {}", target.string(), SystemFault(error)));
+  if (file.fd_ < 0) return Fail(CreateError(target, errno));
+  return file;
+}
+
+Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep) {
+  AtomicFile file;
+  CMF_TRY(file.target_, RealTarget(target));
+  file.temporary_ = file.target_;
+  file.temporary_ += suffix;
+  file.is_kept_ = true;  // it may be another's, until it is locked
+  file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file.fd_ < 0) return Fail(CreateError(target, errno));
+  if (::flock(file.fd_, LOCK_EX | LOCK_NB) != 0) {
+    return Fail(ErrorKind::kIo, fmt::format("{}: another program is writing it: wait for it, or name another file",
+                                            file.temporary_.string()));
   }
+  struct stat info = {};
+  if (::fstat(file.fd_, &info) != 0) return Fail(CreateError(target, errno));
+  file.is_kept_ = keep;
+  file.size_ = static_cast<uint64_t>(info.st_size);
   return file;
 }
 
@@ -118,6 +173,7 @@ Result<void> AtomicFile::ReadAt(uint64_t offset, std::span<std::byte> out) const
 Result<void> AtomicFile::Commit() {
   if (::fsync(fd_) != 0) return Fail(WriteError(errno));
   if (is_unnamed_) {
+    RemoveLeftovers(target_);  // here temporary names live for a moment only
     // A link cannot replace an existing file, a rename can: so first a temporary name, then the real one.
     const std::string self = fmt::format("/proc/self/fd/{}", fd_);
     if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) return Fail(WriteError(errno));

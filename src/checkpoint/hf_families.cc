@@ -215,6 +215,8 @@ Result<const HfFamily*> FindHfFamily(std::string_view model_type) {
 
 const HfFamily& CommonHfFamily() { return kCommon; }
 
+std::span<const HfFamily> HfFamilies() { return kFamilies; }
+
 std::string HfFamilyNames() {
   std::vector<std::string_view> names;
   for (const HfFamily& family : kFamilies) names.push_back(family.name);

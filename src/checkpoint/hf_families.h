@@ -2,6 +2,7 @@
 // key tells and the values that absent keys have in the family's own library.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "base/json.h"
@@ -44,6 +45,9 @@ Result<const HfFamily*> FindHfFamily(std::string_view model_type);
 
 /// The rules for a type that is in no table: a llama-like decoder, as far as its tensors allow.
 [[nodiscard]] const HfFamily& CommonHfFamily();
+
+/// All rows, in a fixed order.
+[[nodiscard]] std::span<const HfFamily> HfFamilies();
 
 /// Names of all rows, for messages.
 [[nodiscard]] std::string HfFamilyNames();

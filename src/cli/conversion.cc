@@ -8,6 +8,9 @@
 #include "cli/active_flags.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
+#include "cli/source_state.h"
+#include "convert/defrag.h"
+#include "convert/defrag_source.h"
 #include "quant/least_error.h"
 
 namespace cmforge::cli {
@@ -24,16 +27,22 @@ void PrintTable(const ConvertReport& report, const std::string& output) {
     fmt::print("{}: {} instead of {}: {}\n", fallback.tensor, DTypeName(fallback.used),
                DTypeName(fallback.wanted), fallback.reason);
   }
+  if (report.resumed > 0) fmt::print("{} tensors were taken over from the interrupted run\n", report.resumed);
+  if (report.files.size() > 1) fmt::print("{} shards, {} to {}\n", report.files.size(), report.files.front().string(), report.files.back().filename().string());
   fmt::print("{}: {} in {:.1f} s, {:.0f} million weights a second\n", output,
              HumanBytes(static_cast<double>(report.file_bytes)), report.seconds,
              static_cast<double>(report.weights) / report.seconds / 1e6);
 }
 
 Json ReportJson(const ConvertReport& report, const OpenedSource& source, const std::string& output) {
+  std::vector<std::string> files;
+  for (const auto& file : report.files) files.push_back(file.string());
   Json json = {{"output", output},
+               {"files", files},
                {"bytes", report.file_bytes},
                {"weights", report.weights},
                {"changed", report.changed},
+               {"resumed", report.resumed},
                {"seconds", report.seconds}};
   json["encodings"] = Json::object();
   for (const auto& [dtype, type] : report.types) {
@@ -159,11 +168,17 @@ Json EncodingFlags::Provenance() const {
 }
 
 Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, const EncodingFlags& flags,
-                                    bool no_tokenizer, const std::string& output) {
+                                    const ConversionExtras& extras, const std::string& output) {
   CMF_CHECK(RequireTensors(source));
   const RunControl control = cli.Control();
+  const SourceState state(source, extras.defrag.empty() ? std::vector<std::filesystem::path>()
+                                                        : std::vector<std::filesystem::path>{extras.defrag});
   RoutingCounts routing;
-  CMF_TRY(const ConvertOptions options, flags.Parse(source, routing));
+  CMF_TRY(ConvertOptions options, flags.Parse(source, routing));
+  options.shard_max_gb = extras.shard_max_gb;
+  options.resume = extras.resume;
+  if (!extras.identity.empty()) options.identity = fmt::format("cmforge {}\n{}\n{}", CMFORGE_VERSION, state.Text(), extras.identity);
+  options.before_commit = [&state] { return state.CheckUnchanged(); };
   if (!source.config) {
     return Fail(
         ErrorKind::kUsage,
@@ -178,7 +193,7 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
     input.masks = &source.cmf->masks();
     input.sparse_index = !source.cmf->sparse_index().empty();
   }
-  if (!no_tokenizer) {
+  if (!extras.no_tokenizer) {
     input.tokenizer_json = AsBytes(source.tokenizer_json());
     CMF_CHECK(CheckTokenizer(source, control));
   }
@@ -188,6 +203,24 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
     for (const std::string& tensor : skipped) control.Info(fmt::format("skipped {}", tensor));
   }
   const auto pool = cli.common.MakePool();
+  if (extras.defrag.empty()) return ConvertToCmf(input, options, output, *pool, control);
+
+  const std::filesystem::path folder(extras.defrag);
+  std::error_code ignored;
+  std::unique_ptr<TensorSource> overlay;
+  if (std::filesystem::exists(folder / "tensors", ignored) || !std::filesystem::exists(folder / "ffn_keep.npy", ignored)) {
+    CMF_TRY(overlay, OverlayNpyFolder(*input.tensors, folder / "tensors"));
+  }
+  const TensorSource* const baked = overlay ? overlay.get() : input.tensors;
+  CMF_TRY(FfnKeep keep, KeepFromFolder(extras.defrag, *baked, input.header.config, *pool, control));
+  const FfnKeepSummary summary = Summarize(keep, *baked);
+  CMF_TRY(const DefragSource cut, DefragSource::Create(*baked, std::move(keep)));
+  input.tensors = &cut;
+  input.masks = nullptr;  // the mask is all ones now
+  input.header.config.intermediate_size = summary.widest_after;
+  for (cmf::SkillRecord& skill : input.header.skills) skill.input_mask_task.reset();
+  input.header.provenance["defrag"] =
+      Json::parse(DefragProvenance(summary, (folder.filename().empty() ? folder.parent_path() : folder).filename().string()));
   return ConvertToCmf(input, options, output, *pool, control);
 }
 

@@ -30,9 +30,18 @@ struct EncodingFlags {
   [[nodiscard]] Json Provenance() const;
 };
 
+/// What `convert` may do besides choosing encodings.
+struct ConversionExtras {
+  bool no_tokenizer = false;
+  double shard_max_gb = 0;  // 0: one file
+  std::string defrag;       // folder with baked weights and a keep-set; empty: none
+  bool resume = false;
+  std::string identity;  // of the command line, for --resume
+};
+
 /// Writes `source` to `output` with the chosen encodings. A .cmf keeps its header, masks and skills.
 Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, const EncodingFlags& flags,
-                                    bool no_tokenizer, const std::string& output);
+                                    const ConversionExtras& extras, const std::string& output);
 
 /// The closing table, or with --json an object: tensors and bytes by encoding, fallbacks once each.
 void PrintReport(const Cli& cli, const ConvertReport& report, const OpenedSource& source, const std::string& output);

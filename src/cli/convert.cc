@@ -1,4 +1,8 @@
 // cmforge convert: a checkpoint (or any other source) becomes a .cmf file.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
 #include "cli/conversion.h"
 #include "cli/model_argument.h"
 
@@ -9,13 +13,33 @@ struct Options {
   ModelArgument model;
   std::string output;
   EncodingFlags encodings;
-  bool no_tokenizer = false;
+  ConversionExtras extras;
 };
+
+// Everything on the command line that may decide the bytes: flags that files stand behind bring the files' state with them.
+std::string IdentityOf(const CLI::App& command) {
+  constexpr std::array kNoMatter = {"resume", "output", "threads", "json", "no-mmap", "verbose", "quiet", "help"};
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (std::any_of(kNoMatter.begin(), kNoMatter.end(), [&](const char* n) { return name.find(n) != name.npos; })) continue;
+    for (const std::string& value : option->results()) {
+      text += fmt::format("{}={}", name, value);
+      std::error_code ignored;
+      if (std::filesystem::is_regular_file(value, ignored)) {
+        text += fmt::format(" {} {}", std::filesystem::file_size(value, ignored),
+                            std::filesystem::last_write_time(value, ignored).time_since_epoch().count());
+      }
+      text += "\n";
+    }
+  }
+  return text;
+}
 
 Result<int> Convert(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_TRY(const ConvertReport report,
-          ConvertSource(cli, source, options.encodings, options.no_tokenizer, options.output));
+          ConvertSource(cli, source, options.encodings, options.extras, options.output));
   PrintReport(cli, report, source, options.output);
   return kDone;
 }
@@ -31,8 +55,21 @@ void AddConvert(Cli& cli) {
   command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
   options->encodings.quant = "q8";
   options->encodings.AddTo(command, "q8");
-  command->add_flag("--no-tokenizer", options->no_tokenizer, "Leave the tokenizer out");
-  command->callback([&cli, options] { cli.action = [&cli, options] { return Convert(cli, *options); }; });
+  command->add_flag("--no-tokenizer", options->extras.no_tokenizer, "Leave the tokenizer out");
+  command
+      ->add_option("--shard-max-gb", options->extras.shard_max_gb,
+                   "Write shards OUTPUT-0000N-of-0000M.cmf of at most so many gigabytes, weighed as float32")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--defrag", options->extras.defrag,
+                      "Folder with tensors/*.npy (baked feed-forward weights) and ffn_keep.npy: cut the other neurons");
+  command->add_flag("--resume", options->extras.resume,
+                    "Go on with a conversion that was interrupted or killed, and keep the work if this one is");
+  command->callback([&cli, options, command] {
+    cli.action = [&cli, options, command] {
+      options->extras.identity = IdentityOf(*command);
+      return Convert(cli, *options);
+    };
+  });
 }
 
 }  // namespace cmforge::cli

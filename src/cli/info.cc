@@ -1,13 +1,20 @@
 // cmforge info: what is in a model, for people (sizes as bars) and for scripts.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <map>
 #include <set>
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "base/atomic_file.h"
 #include "cli/model_argument.h"
+#include "cli/size_chart.h"
 #include "cmf/hash64.h"
 #include "cmf/header.h"
+#include "cmf/signature.h"
+#include "cmf/verify.h"
 #include "convert/quant_plan.h"
 
 namespace cmforge::cli {
@@ -16,6 +23,7 @@ namespace {
 struct Options {
   ModelArgument model;
   bool tensors = false, header = false;
+  std::string svg;
 };
 
 struct Amount {
@@ -98,26 +106,36 @@ Json InfoJson(const OpenedSource& source) {
   return json;
 }
 
+int TerminalColumns() {
+  winsize size = {};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
 
-template <class Key>
-void PrintBars(const char* title, const std::map<Key, Amount>& amounts, uint64_t total,
-               std::string_view (*name)(Key), bool with_encodings) {
-  const bool colour = StdoutHasColour();
-  fmt::print("\n{}\n", title);
-  for (const auto& [key, amount] : amounts) {
-    const double share = total ? static_cast<double>(amount.bytes) / static_cast<double>(total) : 0;
-    std::string bar;
-    for (int i = 0; i < static_cast<int>(share * 30 + 0.5); ++i) bar += "█";
-    std::string encodings;
-    for (const DType dtype : amount.dtypes)
-      encodings += fmt::format("{}{}", encodings.empty() ? ": " : ", ", DTypeName(dtype));
-    fmt::print(
-        "  {:<13}{}{}{}{:<{}} {:>9} {:>5.1f}%  {:>5} tensors, {:>7.1f} M weights, {:.2f} bits each{}\n",
-        name(key), colour ? "\033[36m" : "", bar, colour ? "\033[0m" : "", "",
-        30 - static_cast<int>(share * 30 + 0.5), HumanBytes(static_cast<double>(amount.bytes)), share * 100,
-        amount.tensors, static_cast<double>(amount.weights) / 1e6,
-        amount.weights ? static_cast<double>(amount.bytes) * 8 / static_cast<double>(amount.weights) : 0.0,
-        with_encodings ? encodings : "");
+// One line about the model, for people.
+std::string ArchitectureLine(const ModelConfig& c) {
+  return fmt::format(
+      "{}: {} layers, hidden {}, feed-forward {}, {} heads over {} of {}, vocabulary {}, context {}", c.arch_name,
+      c.num_layers, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
+      c.max_position_embeddings);
+}
+
+// What can be said without reading the weights.
+void PrintIntegrity(const cmf::File& file) {
+  std::string problem;
+  size_t signatures = 0;
+  std::string signer;
+  for (const cmf::Part& part : file.parts()) {
+    if (const auto status = cmf::CheckSections(part); !status && problem.empty()) problem = status.error().message;
+    const auto signature = cmf::ReadSignature(part.path);
+    if (!signature || !*signature) continue;
+    ++signatures;
+    signer = (*signature)->public_key;
+  }
+  fmt::print("  directory hash {}; {}\n", cmf::Hash64Hex(file.dir_hash()),
+             problem.empty() ? "header and sections are intact, `cmforge verify` checks the weights too" : problem);
+  if (signatures > 0) {
+    fmt::print("  signed by {}{}; `cmforge verify` checks it\n", signer,
+               signatures < file.parts().size() ? fmt::format(" in {} of {} files", signatures, file.parts().size()) : "");
   }
 }
 
@@ -131,10 +149,7 @@ void PrintSummary(const OpenedSource& source) {
   fmt::print("\n");
   if (source.config) {
     const ModelConfig& c = *source.config;
-    fmt::print(
-        "  {}: {} layers, hidden {}, feed-forward {}, {} heads over {} of {}, vocabulary {}, context {}\n",
-        c.arch_name, c.num_layers, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_kv_heads,
-        c.head_dim, c.vocab_size, c.max_position_embeddings);
+    fmt::print("  {}\n", ArchitectureLine(c));
     if (c.moe) {
       fmt::print("  experts: {} of {} a token, {} wide\n", c.moe->top_k, c.moe->num_experts,
                  c.moe->intermediate_size);
@@ -145,14 +160,9 @@ void PrintSummary(const OpenedSource& source) {
                                                    : "1 + w",
                c.mtp ? ", with a multi-token prediction head" : "");
   }
-  std::map<DType, Amount> types;
   uint64_t total = 0;
-  for (const TensorInfo& tensor : source.tensors->tensors()) {
-    types[tensor.dtype].Add(tensor);
-    total += tensor.nbytes;
-  }
-  PrintBars<DType>("by encoding", types, total, DTypeName, false);
-  PrintBars<TensorRole>("by role", ByRole(*source.tensors), total, RoleName, true);
+  for (const TensorInfo& tensor : source.tensors->tensors()) total += tensor.nbytes;
+  fmt::print("{}", ChartText(MakeSizeChart(source), TerminalColumns(), StdoutHasColour()));
   fmt::print("\n  {} tensors, {}", source.tensors->tensors().size(), HumanBytes(static_cast<double>(total)));
   if (!source.tensors->skipped().empty())
     fmt::print(", {} skipped as not part of the text model", source.tensors->skipped().size());
@@ -175,12 +185,19 @@ void PrintSummary(const OpenedSource& source) {
     fmt::print("  skill '{}'{}: {} layers{}\n", skill.id, skill.name.empty() ? "" : " (" + skill.name + ")",
                skill.layers.size(), skill.selection ? ", routable" : "");
   }
-  fmt::print("  directory hash {}; `cmforge verify` checks every hash\n", cmf::Hash64Hex(file->dir_hash()));
+  PrintIntegrity(*file);
 }
 
 Result<int> Info(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_CHECK(RequireTensors(source));
+  if (!options.svg.empty()) {
+    CMF_CHECK(CheckOutput(source, options.svg));
+    const std::string picture =
+        ChartSvg(MakeSizeChart(source), std::filesystem::path(source.path).filename().string(),
+                 source.config ? ArchitectureLine(*source.config) : std::string(SourceFormatName(source.format)));
+    CMF_CHECK(WriteFileAtomically(options.svg, AsBytes(picture)));
+  }
   if (cli.common.json) {
     PrintJson(DumpJson(InfoJson(source)));
     return kDone;
@@ -213,6 +230,7 @@ void AddInfo(Cli& cli) {
   options->model.AddTo(command);
   command->add_flag("--tensors", options->tensors, "List every tensor");
   command->add_flag("--header", options->header, "Print the header JSON");
+  command->add_option("--svg", options->svg, "Draw where the bytes are into this SVG file too");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Info(cli, *options); }; });
 }
 

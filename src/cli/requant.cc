@@ -54,7 +54,7 @@ Result<int> Requant(const Cli& cli, Options options) {
     CMF_TRY(const ConvertReport report, InPlace(cli, source, options));
     PrintReport(cli, report, source, options.model.path);
   } else {
-    CMF_TRY(const ConvertReport report, ConvertSource(cli, source, options.encodings, false, options.output));
+    CMF_TRY(const ConvertReport report, ConvertSource(cli, source, options.encodings, {}, options.output));
     PrintReport(cli, report, source, options.output);
   }
   return kDone;

@@ -48,6 +48,7 @@ void InstallSignalHandlers() {
   Install(SIGTERM, OnInterrupt, 0);
   Install(SIGBUS, OnBusError, 0);
   std::set_new_handler(OnOutOfMemory);
+  Install(SIGXFSZ, SIG_IGN, 0);  // a file-size limit is then an error of writing, with its message
 }
 
 std::atomic<bool>& Interrupted() { return interrupted; }

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
+#include "cmf/signature.h"
 #include "coreml/info.h"
 #include "mil/analysis.h"
 
@@ -43,15 +44,40 @@ Result<cmf::VerifyReport> VerifyPackage(const OpenedSource& source) {
   return report;
 }
 
+// A signature beside a file of any kind; a folder cannot have one.
+Result<void> CheckOtherSignature(const std::string& path, const std::string& public_key, cmf::VerifyReport& report,
+                                 const RunControl& control) {
+  std::error_code ignored;
+  std::optional<cmf::Signature> signature;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    CMF_TRY(signature, cmf::ReadSignature(path));
+  }
+  if (!signature) {
+    if (!public_key.empty()) report.problems.push_back({"signature", "missing: a signed file is demanded"});
+    return {};
+  }
+  CMF_TRY(const cmf::Sha256Digest digest, cmf::HashFile(path, control));
+  const auto status = cmf::CheckSignature(*signature, digest, public_key);
+  report.signature = status ? cmf::SignatureState::kValid : cmf::SignatureState::kInvalid;
+  if (!status) report.problems.push_back({"signature", status.error().message});
+  return {};
+}
+
 // A checkpoint has no hashes: what can be checked is that every tensor is there, whole, and of the right
 // shape.
-Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path) {
+Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path, const std::string& public_key) {
+  if (!public_key.empty()) CMF_CHECK(cmf::CheckPublicKey(public_key));
   CMF_TRY(const OpenedSource source, OpenSource(path, cli.common.file_mode()));
-  if (source.package) return VerifyPackage(source);
+  if (source.package) {
+    CMF_TRY(cmf::VerifyReport report, VerifyPackage(source));
+    CMF_CHECK(CheckOtherSignature(path, public_key, report, cli.Control()));
+    return report;
+  }
   cmf::VerifyReport report;
   report.files.push_back(path);
   report.tensors = static_cast<int64_t>(source.tensors->tensors().size());
   for (const TensorInfo& tensor : source.tensors->tensors()) report.bytes += tensor.nbytes;
+  CMF_CHECK(CheckOtherSignature(path, public_key, report, cli.Control()));
   return report;
 }
 
@@ -66,7 +92,7 @@ Result<int> Verify(const Cli& cli, const std::string& path, const std::string& p
   cmf::VerifyOptions options;
   options.public_key = public_key;
   const bool is_cmf = IsCmf(path);
-  const auto report = is_cmf ? cmf::Verify(path, options, *pool, cli.Control()) : VerifyOther(cli, path);
+  const auto report = is_cmf ? cmf::Verify(path, options, *pool, cli.Control()) : VerifyOther(cli, path, public_key);
   if (!report) {
     if (cli.common.json) {
       cmf::VerifyReport failed;

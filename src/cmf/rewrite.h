@@ -20,13 +20,18 @@ struct Contents {
   MaskCatalog masks;
   Bytes tokenizer_json;
   bool sparse_index = false;
+  // The file that `tensors` is, or that it passes payloads on from: what comes out of it unchanged is compared with the
+  // hash it has there, so that damage is not passed on under a fresh one. May be null.
+  const File* origin = nullptr;
 };
 
-/// All of `file`, which must outlive the result; a set of shards becomes one (its `shard` block is dropped).
+/// All of `file`, which must outlive the result, in canonical order, so that what a file went through (skills added and
+/// removed, shards) does not show in what is written from it; a set of shards becomes one (its `shard` block is dropped).
 /// The old sparse index is kept only as a wish for a fresh one.
 [[nodiscard]] Contents ContentsOf(const File& file);
 
 /// One file. `target` may be the very file that `tensors` reads from.
+/// Fails: kCorrupt naming the section or tensor of `origin` whose bytes were changed; as Writer.
 Result<WriteSummary> WriteCmf(const std::filesystem::path& target, const Contents& contents,
                               const RunControl& run = {});
 

@@ -18,7 +18,7 @@ constexpr std::string_view kAlgorithm = "ed25519-sha256";
 constexpr size_t kKeySize = 32;
 constexpr size_t kSignatureSize = 64;
 constexpr uint64_t kMaxSignatureFile = 64 << 10;
-constexpr uint64_t kStep = uint64_t{8} << 20;  // hashed between two looks at `cancelled`
+constexpr uint64_t kStep = uint64_t{1} << 20;  // read and hashed between two looks at `cancelled`
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using DigestContext = std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)>;
@@ -120,15 +120,18 @@ Result<std::optional<Signature>> ReadSignature(const std::filesystem::path& file
   return std::optional<Signature>(std::move(signature));
 }
 
+Result<void> CheckPublicKey(std::string_view key) {
+  const auto bytes = BytesOfHex(key);
+  if (bytes && bytes->size() == kKeySize) return {};
+  return Fail(ErrorKind::kUsage, fmt::format("'{}' is not a public key: give {} hex digits", key, 2 * kKeySize));
+}
+
 Result<void> CheckSignature(const Signature& signature, const Sha256Digest& digest,
                             std::string_view required_key) {
   const auto key = BytesOfHex(signature.public_key), sig = BytesOfHex(signature.sig);
   if (!required_key.empty()) {
+    CMF_CHECK(CheckPublicKey(required_key));
     const auto required = BytesOfHex(required_key);
-    if (!required || required->size() != kKeySize) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("'{}' is not a public key: give {} hex digits", required_key, 2 * kKeySize));
-    }
     if (required != key) {
       return Fail(ErrorKind::kCorrupt,
                   fmt::format("signed by {}, not by {}", signature.public_key, HexOf(*required)));
@@ -146,20 +149,27 @@ Result<void> CheckSignature(const Signature& signature, const Sha256Digest& dige
   return {};
 }
 
+Result<Sha256Digest> HashFile(const std::filesystem::path& file, const RunControl& run) {
+  CMF_TRY(const MappedFile mapped, MappedFile::Open(file));
+  const uint64_t size = mapped.bytes().size();
+  mapped.AdviseSequential({0, size});
+  std::vector<std::byte> buffer(std::min(kStep, size));
+  Sha256 sha;
+  for (uint64_t at = 0; at < size; at += kStep) {
+    CMF_CHECK(run.CheckCancelled());
+    const auto piece = std::span(buffer).first(std::min(kStep, size - at));
+    CMF_CHECK(mapped.ReadAt(at, piece));  // copying costs less than faulting pages in
+    sha.Update(piece);
+    run.Report("hashing", static_cast<int64_t>(at + piece.size()), static_cast<int64_t>(size));
+  }
+  return sha.Finish();
+}
+
 Result<Signature> SignFile(const std::filesystem::path& file, const std::filesystem::path& key_path,
                            const RunControl& run) {
-  CMF_TRY(const MappedFile mapped, MappedFile::Open(file));
+  CMF_CHECK(MappedFile::Open(file));  // no key is made for a file that is not there
   CMF_TRY(const std::vector<std::byte> seed, ReadOrCreateKey(key_path, run));
-  mapped.AdviseSequential({0, mapped.bytes().size()});
-  Sha256 sha;
-  for (uint64_t at = 0; at < mapped.bytes().size(); at += kStep) {
-    CMF_CHECK(run.CheckCancelled());
-    sha.Update(mapped.bytes().subspan(at, std::min<uint64_t>(kStep, mapped.bytes().size() - at)));
-    run.Report("signing", static_cast<int64_t>(std::min<uint64_t>(at + kStep, mapped.bytes().size())),
-               static_cast<int64_t>(mapped.bytes().size()));
-  }
-  const Sha256Digest digest = sha.Finish();
-
+  CMF_TRY(const Sha256Digest digest, HashFile(file, run));
   const Key key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, Data(seed), seed.size()),
                 EVP_PKEY_free);
   const DigestContext context(EVP_MD_CTX_new(), EVP_MD_CTX_free);

@@ -50,6 +50,12 @@ Result<std::optional<Signature>> ReadSignature(const std::filesystem::path& file
 Result<void> CheckSignature(const Signature& signature, const Sha256Digest& digest,
                             std::string_view required_key);
 
+/// Fails: kUsage unless `key` is 64 hex digits.
+Result<void> CheckPublicKey(std::string_view key);
+
+/// SHA-256 of a file of any kind. Fails: kNotFound, kIo, kCancelled.
+Result<Sha256Digest> HashFile(const std::filesystem::path& file, const RunControl& run = {});
+
 /// Signs a file of any kind with the key in `key` (signing_key.h; created when there is none) and writes
 /// `FILE.sig` atomically. Fails: as ReadOrCreateKey, kNotFound, kIo, kCancelled.
 Result<Signature> SignFile(const std::filesystem::path& file, const std::filesystem::path& key,

@@ -30,6 +30,30 @@ struct Job {
   std::string error;  // of reading
 };
 
+/// A section that may have a recorded hash; 0: written before sections had hashes.
+struct HashedSection {
+  std::string_view name;
+  ByteRange range;
+  uint64_t hash;
+};
+
+std::vector<HashedSection> HashedSections(const Part& part) {
+  const Envelope& envelope = part.envelope;
+  const SectionHashes& hashes = part.header.section_hashes;
+  std::vector<HashedSection> sections = {{"header", envelope.header, envelope.header_hash},
+                                         {"directory", envelope.directory, envelope.directory_hash}};
+  for (const auto& [name, range, hash] : {std::tuple{"masks", envelope.masks, hashes.masks},
+                                          std::tuple{"vocab", envelope.vocab, hashes.vocab},
+                                          std::tuple{"index", envelope.index, hashes.index}}) {
+    if (range.size > 0) sections.push_back({name, range, hash.value_or(0)});
+  }
+  return sections;
+}
+
+std::string WrongHash(uint64_t actual, uint64_t recorded) {
+  return fmt::format("its hash is {}, {} is recorded: these bytes were changed", Hash64Hex(actual), Hash64Hex(recorded));
+}
+
 struct Piece {
   Job* job;
   ByteRange range;  // in the file
@@ -51,9 +75,7 @@ class PartVerifier {
       if (!job.error.empty()) {
         report.problems.push_back({job.where, job.error});
       } else if (actual != job.expected) {
-        report.problems.push_back(
-            {job.where, fmt::format("its hash is {}, {} is recorded: these bytes were changed",
-                                    Hash64Hex(actual), Hash64Hex(job.expected))});
+        report.problems.push_back({job.where, WrongHash(actual, job.expected)});
       }
     }
     report.sections += sections_;
@@ -66,32 +88,23 @@ class PartVerifier {
 
  private:
   void PlanJobs() {
-    const Envelope& envelope = part_.envelope;
-    AddSection("header", envelope.header, envelope.header_hash);
-    AddSection("directory", envelope.directory, envelope.directory_hash);
-    const SectionHashes& hashes = part_.header.section_hashes;
-    for (const auto& [name, range, hash] : {std::tuple{"masks", envelope.masks, hashes.masks},
-                                            std::tuple{"vocab", envelope.vocab, hashes.vocab},
-                                            std::tuple{"index", envelope.index, hashes.index}}) {
-      if (range.size > 0) AddSection(name, range, hash.value_or(0));
+    for (const HashedSection& section : HashedSections(part_)) {
+      ++sections_;
+      if (section.hash != 0) AddJob(std::string(section.name), section.range, section.hash);
     }
-    for (const std::string& key : hashes.malformed) {
+    for (const std::string& key : part_.header.section_hashes.malformed) {
       structure_.push_back({key, "its recorded hash is not 16 hex digits"});
     }
     CheckEnvelope();
     for (const DirectoryEntry& entry : part_.directory) {
-      Job& job = jobs_.emplace_back();
-      job.where = fmt::format("tensor '{}'", entry.info.name);
-      job.range = {part_.envelope.data.offset + entry.offset, entry.info.nbytes};
-      job.expected = entry.hash;
+      AddJob(fmt::format("tensor '{}'", entry.info.name),
+             {part_.envelope.data.offset + entry.offset, entry.info.nbytes}, entry.hash);
     }
   }
 
-  void AddSection(std::string name, ByteRange range, uint64_t hash) {
-    ++sections_;
-    if (hash == 0) return;  // written before sections had hashes
+  void AddJob(std::string where, ByteRange range, uint64_t hash) {
     Job& job = jobs_.emplace_back();
-    job.where = std::move(name);
+    job.where = std::move(where);
     job.range = range;
     job.expected = hash;
   }
@@ -299,6 +312,17 @@ std::string_view SignatureStateName(SignatureState state) {
   return "invalid";
 }
 
+Result<void> CheckSections(const Part& part) {
+  for (const HashedSection& section : HashedSections(part)) {
+    const uint64_t actual = Hash64(section.range.Of(part.bytes));
+    if (section.hash != 0 && actual != section.hash) {
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("{}: {}: {}", part.path, section.name, WrongHash(actual, section.hash)));
+    }
+  }
+  return {};
+}
+
 Result<VerifyReport> Verify(const File& file, ThreadPool& pool, const RunControl& run) {
   VerifyReport report;
   uint64_t base = 0;
@@ -317,6 +341,7 @@ Result<VerifyReport> Verify(const File& file, ThreadPool& pool, const RunControl
 Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptions& options, ThreadPool& pool,
                             const RunControl& run) {
   VerifyReport report;
+  if (!options.public_key.empty()) CMF_CHECK(CheckPublicKey(options.public_key));
   CMF_TRY(File named, File::Open(path, MappedFile::Mode::kMap, File::Shards::kThisFile));
   const std::vector<std::filesystem::path> paths = FindFiles(path, named, report);
   std::vector<File> files;

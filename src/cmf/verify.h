@@ -46,6 +46,10 @@ Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptio
 /// The hash chain of an open file, without signatures.
 Result<VerifyReport> Verify(const File& file, ThreadPool& pool, const RunControl& run = {});
 
+/// The hashes of header, directory, masks, vocab and index alone: what a program checks before it writes them elsewhere.
+/// Fails: kCorrupt naming file and section.
+Result<void> CheckSections(const Part& part);
+
 [[nodiscard]] std::string_view SignatureStateName(SignatureState state);  // "absent", "valid", "invalid"
 
 }  // namespace cmforge::cmf

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "cmf/hash64.h"
+#include "cmf/manifest.h"
 #include "cmf/sparse_index.h"
 #include "quant/encoding.h"
 
@@ -12,6 +13,8 @@ namespace cmforge::cmf {
 namespace {
 
 constexpr uint64_t kHeaderSlack = 4096;       // what the header may grow by between Create and Finish
+constexpr uint64_t kMaxManifest = uint64_t{1} << 30;
+constexpr uint64_t kReadBack = uint64_t{1} << 20;  // at once
 constexpr uint64_t kPageAlignedSize = 16384;  // from this size on a tensor starts on a page
 
 // The header as long as it can get by what the writer itself fills in.
@@ -70,8 +73,8 @@ uint64_t PlaceTensor(uint64_t end, uint64_t nbytes) {
   return AlignUp(end, nbytes >= kPageAlignedSize ? kDataAlignment : kTensorAlignment);
 }
 
-Result<Writer> Writer::Create(const std::filesystem::path& target, Header header,
-                              std::span<const std::string> names) {
+Result<Writer> Writer::Prepare(const std::filesystem::path& target, Header header,
+                               std::span<const std::string> names) {
   Writer writer;
   writer.path_ = target.string();
   for (const std::string& name : names) {
@@ -82,12 +85,69 @@ Result<Writer> Writer::Create(const std::filesystem::path& target, Header header
   writer.data_off_ = AlignUp(kEnvelopeSize + HeaderBound(header) + DirectorySize(names), kDataAlignment);
   writer.header_ = std::move(header);
   writer.entries_.reserve(names.size());
+  return writer;
+}
+
+Result<Writer> Writer::Create(const std::filesystem::path& target, Header header,
+                              std::span<const std::string> names) {
+  CMF_TRY(Writer writer, Prepare(target, std::move(header), names));
   CMF_TRY(writer.file_, AtomicFile::Create(target));
   CMF_CHECK(writer.file_.PadTo(writer.data_off_));
   return writer;
 }
 
-Result<void> Writer::Add(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload) {
+Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header, std::span<const std::string> names,
+                              const Resumption& resumption) {
+  CMF_TRY(Writer writer, Prepare(target, std::move(header), names));
+  CMF_TRY(writer.file_, AtomicFile::TakeUp(target, ".part", resumption.keep));
+  CMF_TRY(writer.manifest_, AtomicFile::TakeUp(target, ".manifest", resumption.keep));
+  AtomicFile& manifest = *writer.manifest_;
+  if (resumption.go_on && manifest.size() <= kMaxManifest) {
+    std::vector<std::byte> text(manifest.size());
+    CMF_CHECK(manifest.ReadAt(0, text));
+    CMF_CHECK(writer.TakeOver(ReadManifest(AsText(text), writer.data_off_, resumption.key)));
+  }
+  // Behind the last whole payload lies what was being written; in the head perhaps a header that was not to be.
+  CMF_CHECK(writer.file_.CutTo(writer.entries_.empty() ? 0 : writer.data_off_ + writer.data_end_));
+  if (!writer.entries_.empty()) CMF_CHECK(writer.file_.WriteAt(0, std::vector<std::byte>(writer.data_off_)));
+  CMF_CHECK(writer.file_.PadTo(writer.data_off_));
+  CMF_CHECK(manifest.CutTo(0));
+  std::string lines = ManifestHead(writer.data_off_, resumption.key);
+  for (const DirectoryEntry& entry : writer.entries_) lines += ManifestLine(entry);
+  CMF_CHECK(manifest.Write(AsBytes(lines)));
+  return writer;
+}
+
+// Entries are taken over as long as they are what this file would hold at that place.
+Result<void> Writer::TakeOver(std::span<const DirectoryEntry> entries) {
+  std::vector<std::byte> piece(kReadBack);
+  for (const DirectoryEntry& entry : entries) {
+    const uint64_t nbytes = entry.info.nbytes;
+    if (!expected_.contains(entry.info.name) || entry.offset != PlaceTensor(data_end_, nbytes) ||
+        file_.size() < data_off_ + entry.offset || nbytes > file_.size() - data_off_ - entry.offset)
+      break;
+    Hash64Stream hash;
+    for (uint64_t at = 0; at < nbytes; at += kReadBack) {
+      const auto out = std::span(piece).first(std::min(kReadBack, nbytes - at));
+      CMF_CHECK(file_.ReadAt(data_off_ + entry.offset + at, out));
+      hash.Update(out);
+    }
+    if (hash.Finish() != entry.hash) break;
+    expected_.erase(entry.info.name);
+    taken_over_.emplace(entry.info.name, entries_.size());
+    data_end_ = entry.offset + nbytes;
+    entries_.push_back(entry);
+  }
+  return {};
+}
+
+const DirectoryEntry* Writer::TakenOver(std::string_view name) const {
+  const auto found = taken_over_.find(std::string(name));
+  return found == taken_over_.end() ? nullptr : &entries_[found->second];
+}
+
+Result<void> Writer::Add(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload,
+                         std::optional<uint64_t> recorded_hash) {
   if (expected_.erase(std::string(name)) == 0) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{}: tensor '{}' was not declared or is added twice", path_, name));
@@ -98,9 +158,16 @@ Result<void> Writer::Add(std::string_view name, DType dtype, std::span<const int
   entry.info = {std::string(name), dtype, Shape(shape.begin(), shape.end()), payload.size()};
   entry.offset = PlaceTensor(data_end_, payload.size());
   entry.hash = Hash64(payload);
+  if (recorded_hash && entry.hash != *recorded_hash) {
+    return Fail(ErrorKind::kCorrupt,
+                fmt::format("{}: tensor '{}': the source's bytes have hash {}, {} is recorded there: they were changed: "
+                            "`cmforge verify` the source",
+                            path_, name, Hash64Hex(entry.hash), Hash64Hex(*recorded_hash)));
+  }
   CMF_CHECK(file_.PadTo(data_off_ + entry.offset));
   CMF_CHECK(file_.WriteAt(data_off_ + entry.offset, payload));
   data_end_ = entry.offset + payload.size();
+  if (manifest_) CMF_CHECK(manifest_->Write(AsBytes(ManifestLine(entry))));
   entries_.push_back(std::move(entry));
   return {};
 }
@@ -159,7 +226,9 @@ Result<WriteSummary> Writer::Finish(const TailSections& tail) {
 Result<void> Writer::Commit() {
   if (!finished_)
     return Fail(ErrorKind::kInternal, fmt::format("{}: committed before it was finished", path_));
-  return file_.Commit();
+  CMF_CHECK(file_.Commit());
+  if (manifest_) manifest_->Discard();
+  return {};
 }
 
 }  // namespace cmforge::cmf

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -47,6 +49,13 @@ Result<void> CheckPayload(std::string_view name, DType dtype, std::span<const in
 /// Where in the blob a tensor goes that follows byte `end`: on a page from 16 KiB on, else on 64 bytes.
 [[nodiscard]] uint64_t PlaceTensor(uint64_t end, uint64_t nbytes);
 
+/// How a write that was interrupted is taken up again.
+struct Resumption {
+  uint64_t key = 0;      // of everything that decides the bytes: what was left under another key is not used
+  bool go_on = false;    // use what an earlier run has left; else begin anew
+  bool keep = false;     // what was written stays when the writer is dropped without Commit
+};
+
 class Writer {
  public:
   /// `names`: every tensor that will be added, in any order (fewer may come). `header`: as it will be;
@@ -55,10 +64,22 @@ class Writer {
   static Result<Writer> Create(const std::filesystem::path& target, Header header,
                                std::span<const std::string> names);
 
-  /// Fails: kUsage (a name not declared or added twice, a shape or size the dtype does not allow), kIo.
-  Result<void> Add(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload);
+  /// The same, with the payloads growing in TARGET.part and a manifest of them (manifest.h) in TARGET.manifest: both are
+  /// left by a process that dies. Payloads that are taken over are read back and compared with their hashes, so that not
+  /// even a power cut passes damage on. Fails: also kIo while another process writes the same file.
+  static Result<Writer> Resume(const std::filesystem::path& target, Header header, std::span<const std::string> names,
+                               const Resumption& resumption);
+
+  /// The payload of that name, when it was taken over: it is not added again.
+  [[nodiscard]] const DirectoryEntry* TakenOver(std::string_view name) const;
+
+  /// `recorded_hash`: what the payload's hash must be, where the source knows it. Fails: kUsage (a name not declared or
+  /// added twice, a shape or size the dtype does not allow), kCorrupt (another hash), kIo.
+  Result<void> Add(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload,
+                   std::optional<uint64_t> recorded_hash = std::nullopt);
 
   [[nodiscard]] Header& header() { return header_; }
+  [[nodiscard]] std::span<const DirectoryEntry> entries() const { return entries_; }  // so far, in file order
 
   /// Everything but the rename: a set of shards is finished whole before any of it appears.
   Result<WriteSummary> Finish(const TailSections& tail);
@@ -66,8 +87,12 @@ class Writer {
 
  private:
   Writer() = default;
+  static Result<Writer> Prepare(const std::filesystem::path& target, Header header, std::span<const std::string> names);
+  Result<void> TakeOver(std::span<const DirectoryEntry> entries);
 
   AtomicFile file_;
+  std::optional<AtomicFile> manifest_;
+  std::unordered_map<std::string, size_t> taken_over_;  // into entries_
   std::string path_;  // for messages
   Header header_;
   std::unordered_set<std::string> expected_;  // declared, not added yet

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ struct ConvertOptions {
   QuantPreset quant;
   std::vector<TensorQuantRule> tensor_quant;
   EncoderSettings encoders;
+  double shard_max_gb = 0;  // above 0: a set of shards (cmf/shards.h), the target is their prefix
+  // What decides the bytes besides the plan, as text: the source's files, the flags. An interrupted conversion is taken
+  // up only by one of the same identity. Empty: nothing to take up is ever left.
+  std::string identity;
+  bool resume = false;  // go on with what an earlier run has left, and leave what was done when this one is interrupted
+  std::function<Result<void>()> before_commit;  // a last look, at the source's files for example; may be empty
 };
 
 struct ConvertReport {
@@ -45,6 +52,8 @@ struct ConvertReport {
   std::map<DType, PerType> types;
   std::vector<Fallback> fallbacks;
   int64_t changed = 0;  // tensors that were encoded, not copied
+  int64_t resumed = 0;  // tensors that an earlier run had written
+  std::vector<std::filesystem::path> files;
   uint64_t file_bytes = 0;
   int64_t weights = 0;
   double seconds = 0;  // of encoding and writing, without the final sync
@@ -52,7 +61,8 @@ struct ConvertReport {
   void Count(DType dtype, std::span<const int64_t> shape, uint64_t bytes);
 };
 
-/// Writes `target` atomically. Fails: kUsage (plan), kCorrupt (NaN or Inf weights where the encoding cannot
+/// Writes `target` atomically. With an identity, payloads grow in TARGET.part beside a manifest, which a process that dies
+/// leaves behind, and with `resume` an interrupted one too. Fails: kUsage (plan), kCorrupt (NaN or Inf weights where the encoding cannot
 /// hold them, values beyond f16: tensor named), kIo, kCancelled; then no file appears and an old one stays.
 Result<ConvertReport> ConvertToCmf(const ConvertInput& input, const ConvertOptions& options,
                                    const std::filesystem::path& target, ThreadPool& pool,

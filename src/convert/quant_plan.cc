@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <tuple>
+#include <string>
+#include <unordered_map>
 
+#include "cmf/shards.h"
 #include "quant/encoding.h"
 
 namespace cmforge {
@@ -37,39 +38,6 @@ constexpr PresetNames kPresets[] = {
 
 bool EndsWith(std::string_view name, std::initializer_list<std::string_view> suffixes) {
   return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view s) { return name.ends_with(s); });
-}
-
-/// The number behind `key` ("layers.", "experts."), or -1.
-int64_t NumberAfter(std::string_view name, std::string_view key) {
-  const size_t at = name.find(key);
-  if (at == name.npos) return -1;
-  int64_t number = -1;
-  std::from_chars(name.data() + at + key.size(), name.data() + name.size(), number);
-  return number;
-}
-
-// Embedding and head stand first since every run needs them; a layer's experts go role by role, so that a
-// layer's bank of one projection is one region (spec 2.2).
-auto OrderKey(std::string_view name) {
-  const int64_t layer = NumberAfter(name, "layers.");
-  const int64_t expert = NumberAfter(name, "mlp.experts.");
-  int group = 4;
-  if (name.starts_with("skill.")) {
-    group = 5;
-  } else if (name.starts_with("model.embed_tokens")) {
-    group = 0;
-  } else if (name == "model.norm.weight" || name.starts_with("lm_head")) {
-    group = 1;
-  } else if (name.starts_with("model.layers.")) {
-    group = 2;
-  } else if (name.starts_with("model.mtp.")) {
-    group = 3;
-  }
-  std::string_view within = name;
-  if (expert >= 0) within = name.substr(name.find('.', name.find("mlp.experts.") + 12));
-  const std::string_view before_experts = expert >= 0 ? name.substr(0, name.find("mlp.experts.")) : name;
-  return std::tuple(group, layer, std::string(before_experts), expert >= 0 ? 1 : 0, std::string(within),
-                    expert);
 }
 
 bool StaysPrecise(std::string_view name) {
@@ -225,9 +193,11 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
                               rules[i].glob));
     }
   }
-  std::stable_sort(
-      plan.tensors.begin(), plan.tensors.end(),
-      [](const PlannedTensor& a, const PlannedTensor& b) { return OrderKey(a.name) < OrderKey(b.name); });
+  std::unordered_map<std::string, size_t> position;
+  for (const std::string& name : cmf::CanonicalOrder(source.tensors())) position.emplace(name, position.size());
+  std::sort(plan.tensors.begin(), plan.tensors.end(), [&](const PlannedTensor& a, const PlannedTensor& b) {
+    return position.at(a.name) < position.at(b.name);
+  });
   return plan;
 }
 

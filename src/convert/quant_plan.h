@@ -68,11 +68,10 @@ struct QuantPlan {
   std::vector<PlannedTensor> tensors;  // in the order they are written
 };
 
-/// Plans all tensors of `source`. Tensors of skills (skill.*) keep their encoding unless a rule names them: they were
-/// trained and measured in it. A matrix whose shape the wanted encoding cannot hold becomes q8_2f, or keeps a quantized
-/// encoding that it has. Order: embeddings and head first, then layers in order (experts role by role),
-/// then the rest. Fails: kUsage (a rule whose encoding a matching tensor cannot take, or that matches
-/// nothing; names it), kUnsupported (a tensor in a reserved encoding that would have to be decoded).
+/// Plans all tensors of `source`, in canonical order (cmf/shards.h). Tensors of skills (skill.*) keep their encoding unless
+/// a rule names them: they were trained and measured in it. A matrix whose shape the wanted encoding cannot hold becomes
+/// q8_2f, or keeps a quantized encoding that it has. Fails: kUsage (a rule whose encoding a matching tensor cannot take, or
+/// that matches nothing; names it), kUnsupported (a tensor in a reserved encoding that would have to be decoded).
 Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset& preset,
                                    std::span<const TensorQuantRule> rules);
 

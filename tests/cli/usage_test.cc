@@ -12,7 +12,7 @@ using Usage = CliTest;
 TEST_F(Usage, EveryCommandHasHelpWithAnExample) {
   const Ran help = Run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"convert", "info", "verify", "dequant", "run", "chat", "logits", "generate",
+  for (const char* command : {"convert", "info", "verify", "sign", "shard", "unshard", "compact", "diff", "export", "defrag", "dequant", "run", "chat", "logits", "generate",
                               "tokenize", "detokenize", "ppl", "bench", "template", "jinja"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
     const Ran one = Run({command, "--help"});

@@ -75,24 +75,36 @@ TEST_F(VerifyCmf, EveryFlippedByteIsFoundOrIsDocumentedDeadSpace) {
   const Envelope& envelope = file->parts()[0].envelope;
   // What nothing covers: reserved flags, a data_len that grew inside the file, and padding between payloads.
   std::vector<bool> dead(good.size(), true);
-  const auto alive = [&](const ByteRange& range) {
+  std::vector<std::string> owner(good.size());  // what verify must name
+  const auto alive = [&](const ByteRange& range, std::string name) {
     std::fill_n(dead.begin() + static_cast<std::ptrdiff_t>(range.offset), range.size, false);
+    std::fill_n(owner.begin() + static_cast<std::ptrdiff_t>(range.offset), range.size, name);
   };
-  alive({0, kEnvelopeSize});
+  alive({0, kEnvelopeSize}, "");
   for (const Section& section : file->parts()[0].sections()) {
-    if (section.name != "data") alive(section.range);
+    if (section.name != "data") alive(section.range, std::string(section.name));
   }
-  for (const TensorInfo& tensor : file->tensors()) alive({file->PlaceOf(tensor).offset, tensor.nbytes});
+  for (const TensorInfo& tensor : file->tensors())
+    alive({file->PlaceOf(tensor).offset, tensor.nbytes}, "tensor '" + tensor.name + "'");
+  unsigned random = 1;
   for (size_t i = 0; i < good.size(); ++i) {
     if (dead[i] && i % 64 != 0) continue;
     std::vector<std::byte> bad = good;
-    bad[i] ^= static_cast<std::byte>(1u << (i % 8));
+    random = random * 1103515245 + 12345;
+    const unsigned any = random >> 16 & 0xFF;
+    // Every bit in turn, and anything else a byte can become.
+    bad[i] ^= i % 2 == 0 || any == 0 ? static_cast<std::byte>(1u << (i / 2 % 8)) : static_cast<std::byte>(any);
     const auto opened = File::OpenBytes(bad, "bad");
     bool is_found = !opened;
     if (opened) {
       const auto report = Verify(*opened, pool_);
       ASSERT_TRUE(report);
       is_found = !report->ok();
+      if (!owner[i].empty()) {
+        EXPECT_TRUE(std::any_of(report->problems.begin(), report->problems.end(),
+                                [&](const Problem& problem) { return problem.where == owner[i]; }))
+            << "byte " << i << " of " << owner[i] << ": " << Describe(*report);
+      }
     }
     const bool is_unhashed = dead[i] || (i >= 8 && i < 12) || (i >= 0x38 && i < 0x40);
     if (!is_unhashed) {

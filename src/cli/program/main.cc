@@ -4,7 +4,7 @@
 #include <new>
 #include <system_error>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/environment.h"
 #include "cli/signals.h"
@@ -21,7 +21,8 @@ int Run(int argc, char** argv) {
   cli.app.set_version_flag("--version", fmt::format("cmforge {} ({})", CMFORGE_VERSION, IsaName(BestIsa())));
   for (auto* add : {AddRun, AddChat, AddConvert, AddRequant, AddInfo, AddVerify, AddDequant, AddPpl, AddBench, AddLogits,
                     AddGenerate, AddTokenize, AddDetokenize, AddTemplate, AddJinja, AddCoreml,
-                    AddMoeStats, AddMoeMask, AddMoeDefrag}) {
+                    AddMoeStats, AddMoeMask, AddMoeDefrag,
+                    AddSign, AddShard, AddUnshard, AddCompact, AddDiff, AddExport, AddDefrag}) {
     add(cli);
   }
   NameEnvironment(cli.app, std::span(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0));

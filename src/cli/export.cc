@@ -1,0 +1,91 @@
+// cmforge export: any model as a Hugging Face folder.
+#include <array>
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/model_argument.h"
+#include "convert/export.h"
+
+namespace cmforge::cli {
+namespace {
+
+struct Options {
+  ModelArgument model;
+  std::string output, dtype = "bf16";
+};
+
+// What a checkpoint folder has besides weights and config.json.
+constexpr std::array kSideFiles = {"tokenizer.json",          "tokenizer_config.json", "special_tokens_map.json",
+                                   "added_tokens.json",       "vocab.json",            "merges.txt",
+                                   "tokenizer.model",         "chat_template.jinja",   "chat_template.json",
+                                   "generation_config.json"};
+
+Result<std::vector<std::pair<std::string, MappedFile>>> SideFiles(const OpenedSource& source) {
+  std::vector<std::pair<std::string, MappedFile>> files;
+  if (source.format != SourceFormat::kCheckpoint) return files;
+  std::error_code ignored;
+  for (const char* name : kSideFiles) {
+    const std::filesystem::path path = std::filesystem::path(source.path) / name;
+    if (!std::filesystem::exists(path, ignored)) continue;
+    CMF_TRY(MappedFile file, MappedFile::Open(path));
+    files.emplace_back(name, std::move(file));
+  }
+  return files;
+}
+
+Result<int> Export(const Cli& cli, const Options& options) {
+  CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  CMF_CHECK(RequireTensors(source));
+  if (!source.config) {
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: a bare tensor file says nothing about the model: name its folder, with config.json",
+                            source.path));
+  }
+  if (source.cmf && source.cmf->is_skill_file()) {
+    return Fail(ErrorKind::kUnsupported,
+                fmt::format("{}: a standalone skill is not a model: apply it to its base first", source.path));
+  }
+  CMF_TRY(const auto side_files, SideFiles(source));
+  ExportInput input;
+  input.tensors = source.tensors.get();
+  input.config = *source.config;
+  input.chat = source.chat ? &*source.chat : nullptr;
+  input.sampling = source.sampling;
+  input.tokenizer_json = AsBytes(source.tokenizer_json());
+  for (const auto& [name, file] : side_files) input.verbatim.emplace_back(name, file.bytes());
+  ExportOptions write;
+  write.dtype = options.dtype == "f32" ? DType::kF32 : options.dtype == "f16" ? DType::kF16 : DType::kBF16;
+  const auto pool = cli.common.MakePool();
+  CMF_TRY(const ExportReport report, ExportToHf(input, write, options.output, *pool, cli.Control()));
+  if (cli.common.json) {
+    std::vector<std::string> files;
+    for (const auto& file : report.files) files.push_back(file.string());
+    PrintJson(DumpJson(Json{{"output", options.output},
+                            {"model_type", report.model_type},
+                            {"dtype", options.dtype},
+                            {"tensors", report.tensors},
+                            {"bytes", report.bytes},
+                            {"files", files}}));
+  } else if (cli.common.verbosity >= 0) {
+    fmt::print("{}: {}, {} tensors, {} of {}\n", options.output, report.model_type, report.tensors,
+               HumanBytes(static_cast<double>(report.bytes)), options.dtype);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddExport(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = cli.Add("export", "Write a model as a Hugging Face folder",
+                              "cmforge export model.cmf --output ./model-hf --dtype bf16");
+  options->model.AddTo(command);
+  command->add_option("-o,--output", options->output, "The folder to make")->required();
+  command->add_option("--dtype", options->dtype, "bf16, f16 or f32 (f32 loses nothing)")
+      ->check(CLI::IsMember({"bf16", "f16", "f32"}))
+      ->capture_default_str();
+  command->callback([&cli, options] { cli.action = [&cli, options] { return Export(cli, *options); }; });
+}
+
+}  // namespace cmforge::cli

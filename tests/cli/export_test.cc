@@ -1,0 +1,92 @@
+// export: what comes out opens again as the same model.
+#include "cli/program.h"
+
+namespace cmforge {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Export : public CliTest {
+ protected:
+  static fs::path Data(const std::string& name) { return fs::path(CMFORGE_TEST_DATA) / name; }
+  std::string Logits(const std::string& model) {
+    const Ran ran = Run({"logits", model, "--tokens", "1,2,3,4,5", "--compute", "exact"});
+    EXPECT_EQ(ran.status, 0) << model << ": " << ran.err;
+    return ran.out;
+  }
+  Json Diff(const std::string& a, const std::string& b) { return Run({"diff", a, b, "--json"}).json(); }
+};
+
+TEST_F(Export, EveryFamilyComesBackWithTheSameTensorsAndLogits) {
+  int families = 0;
+  for (const auto& entry : fs::directory_iterator(Data("engine"))) {
+    if (!fs::exists(entry.path() / "config.json") || !fs::exists(entry.path() / "model.safetensors")) continue;
+    const std::string name = entry.path().filename().string();
+    const std::string source = entry.path().string(), cmf = Path(name + ".cmf"), out = Path(name);
+    ASSERT_EQ(Run({"convert", "-q", "--model", source, "--output", cmf, "--quant", "f32"}).status, 0) << name;
+    const Ran exported = Run({"export", cmf, "--output", out, "--dtype", "f32", "--json"});
+    ASSERT_EQ(exported.status, 0) << name << ": " << exported.err;
+    EXPECT_TRUE(exported.err.empty()) << exported.err;
+    ASSERT_EQ(Run({"convert", "-q", "--model", out, "--output", Path("again.cmf"), "--quant", "f32"}).status, 0) << name;
+    const Json diff = Diff(cmf, Path("again.cmf"));
+    EXPECT_TRUE(diff["tensors"]["changed"].empty()) << name << diff["tensors"]["changed"][0];
+    EXPECT_TRUE(diff["tensors"]["only_a"].empty() && diff["tensors"]["only_b"].empty()) << name;
+    const std::string logits = Logits(source);
+    EXPECT_EQ(Logits(out), logits) << name;
+    EXPECT_EQ(Logits(Path("again.cmf")), logits) << name;
+    // Names and shapes are those of the family's own files; a multimodal one's text part has no wrapper around it.
+    if (!ParseJson(Slurp(source + "/config.json"), name).value().contains("text_config")) {
+      const Json raw = Diff(source + "/model.safetensors", out + "/model.safetensors");
+      EXPECT_TRUE(raw["tensors"]["only_b"].empty()) << name << ": " << raw["tensors"]["only_b"];
+    }
+    ++families;
+    fs::remove_all(out);
+  }
+  EXPECT_GE(families, 10);
+}
+
+TEST_F(Export, EveryFileOfAnotherWriterIsExportedOrRefusedInOneLine) {
+  int done = 0;
+  for (const auto& entry : fs::directory_iterator(Data("cmf"))) {
+    const std::string path = entry.path().string();
+    if (entry.path().extension() != ".cmf") continue;
+    fs::remove_all(Path("out"));
+    const Ran exported = Run({"export", path, "--output", Path("out"), "--dtype", "f32"});
+    if (exported.status != 0) {
+      EXPECT_EQ(exported.status, 5) << path << exported.err;
+      EXPECT_EQ(std::count(exported.err.begin(), exported.err.end(), '\n'), 1) << exported.err;
+      EXPECT_FALSE(fs::exists(Path("out"))) << path;
+      continue;
+    }
+    EXPECT_EQ(Logits(Path("out")), Logits(path)) << path;
+    ++done;
+  }
+  EXPECT_GE(done, 25);
+}
+
+TEST_F(Export, WritesTokenizerTemplateAndIds) {
+  const Ran exported = Run({"export", "--output", Path("out")});  // the built-in model
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const Ran text = Run({"generate", Path("out"), "--tokens", "11,12", "-n", "3", "--greedy", "--json"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_EQ(Run({"tokenize", Path("out"), "--text", "Once upon a time"}).out,
+            Run({"tokenize", "--text", "Once upon a time"}).out);
+  const std::string messages = Path("messages.json");
+  std::ofstream(messages) << R"([{"role":"user","content":"hello"}])";
+  EXPECT_EQ(Run({"template", Path("out"), "--messages", messages}).out, Run({"template", "--messages", messages}).out);
+  const Json config = ParseJson(Slurp(Path("out/config.json")), "config").value();
+  EXPECT_EQ(config["torch_dtype"], "bfloat16");
+}
+
+TEST_F(Export, NeverMixesWithWhatIsThere) {
+  fs::create_directory(Path("out"));
+  std::ofstream(Path("out/notes.txt")) << "mine";
+  EXPECT_EQ(Run({"export", "--output", Path("out")}).status, 2);
+  EXPECT_EQ(Slurp(Path("out/notes.txt")), "mine");
+  EXPECT_EQ(Run({"export", "--output", Path("no/such/out")}).status, 3);
+  EXPECT_EQ(Run({"export", Data("cmf/rs-skillfile.cmf").string(), "--output", Path("skill")}).status, 5);
+  EXPECT_FALSE(fs::exists(Path("skill")));
+}
+
+}  // namespace
+}  // namespace cmforge
