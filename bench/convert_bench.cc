@@ -101,7 +101,7 @@ const Folder& Files() {
 Result<ConvertReport> Convert(const Checkpoint& checkpoint, std::string_view quant) {
   ConvertInput input;
   input.tensors = checkpoint.tensors.get();
-  input.config = checkpoint.config.model;
+  input.header.config = checkpoint.config.model;
   ConvertOptions options;
   CMF_TRY(options.quant, ParseQuantPreset(quant));
   ThreadPool pool(UsableCpus());
