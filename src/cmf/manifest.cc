@@ -7,7 +7,13 @@
 namespace cmforge::cmf {
 namespace {
 
+constexpr size_t kCheckDigits = 16;
+
 std::optional<DirectoryEntry> ParseLine(std::string_view line) {
+  if (line.size() <= kCheckDigits) return std::nullopt;
+  const std::string_view check = line.substr(line.size() - kCheckDigits);
+  line.remove_suffix(kCheckDigits + 1);
+  if (check != Hash64Hex(Hash64(AsBytes(line)))) return std::nullopt;
   const auto json = ParseJson(line, "manifest");
   if (!json || !json->is_object()) return std::nullopt;
   const auto count = [&](const char* key) -> std::optional<uint64_t> {
@@ -41,13 +47,13 @@ std::string ManifestHead(uint64_t data_off, uint64_t key) {
 }
 
 std::string ManifestLine(const DirectoryEntry& entry) {
-  return DumpJson(Json{{"name", entry.info.name},
-                       {"dtype", static_cast<unsigned>(entry.info.dtype)},
-                       {"shape", entry.info.shape},
-                       {"off", entry.offset},
-                       {"nbytes", entry.info.nbytes},
-                       {"hash", Hash64Hex(entry.hash)}}) +
-         "\n";
+  const std::string body = DumpJson(Json{{"name", entry.info.name},
+                                         {"dtype", static_cast<unsigned>(entry.info.dtype)},
+                                         {"shape", entry.info.shape},
+                                         {"off", entry.offset},
+                                         {"nbytes", entry.info.nbytes},
+                                         {"hash", Hash64Hex(entry.hash)}});
+  return fmt::format("{} {}\n", body, Hash64Hex(Hash64(AsBytes(body))));
 }
 
 std::vector<DirectoryEntry> ReadManifest(std::string_view text, uint64_t data_off, uint64_t key) {

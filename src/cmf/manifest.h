@@ -2,7 +2,8 @@
 // interrupted conversion goes on where it was.
 //
 //   {"data_off":N,"key":"16 hex digits"}
-//   {"name":...,"dtype":id,"shape":[...],"off":N,"nbytes":N,"hash":"16 hex digits"}     a line for each payload
+//   {"name":...,"dtype":id,"shape":[...],"off":N,"nbytes":N,"hash":"16 hex digits"} CHECK     a line for each payload;
+//   CHECK is the hash64 of the JSON before it, 16 hex digits
 #pragma once
 
 #include <cstdint>

@@ -107,7 +107,8 @@ Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header
     CMF_CHECK(manifest.ReadAt(0, text));
     CMF_CHECK(writer.TakeOver(ReadManifest(AsText(text), writer.data_off_, resumption.key)));
   }
-  // Behind the last whole payload lies what was being written; in the head perhaps a header that was not to be.
+  // Behind the last whole payload lies what was being written, in the head perhaps a header that was not to be; no hash
+  // vouches for the padding between payloads.
   CMF_CHECK(writer.file_.CutTo(writer.entries_.empty() ? 0 : writer.data_off_ + writer.data_end_));
   if (!writer.entries_.empty()) CMF_CHECK(writer.file_.WriteAt(0, std::vector<std::byte>(writer.data_off_)));
   CMF_CHECK(writer.file_.PadTo(writer.data_off_));
@@ -133,6 +134,8 @@ Result<void> Writer::TakeOver(std::span<const DirectoryEntry> entries) {
       hash.Update(out);
     }
     if (hash.Finish() != entry.hash) break;
+    if (const uint64_t padding = entry.offset - data_end_; padding > 0)
+      CMF_CHECK(file_.WriteAt(data_off_ + data_end_, std::vector<std::byte>(padding)));
     expected_.erase(entry.info.name);
     taken_over_.emplace(entry.info.name, entries_.size());
     data_end_ = entry.offset + nbytes;

@@ -15,14 +15,14 @@ class Container : public CliTest {
     ASSERT_EQ(Run({"convert", "-q", "--model", kCheckpoint, "--output", Path("m.cmf")}).status, 0);
   }
   static std::string Cmf(const std::string& name) { return std::string(CMFORGE_TEST_DATA) + "/cmf/" + name; }
-  Ran Flip(const std::string& name, size_t offset) {
+  void Flip(const std::string& name, size_t offset) {
     std::string bytes = Slurp(Path(name));
-    bytes[offset] = static_cast<char>(bytes[offset] ^ 1);
+    bytes.at(offset) = static_cast<char>(bytes.at(offset) ^ 1);
     std::ofstream(Path(name), std::ios::binary) << bytes;
-    return {};
   }
   size_t TensorOffset(const std::string& name) {
-    for (const Json& tensor : Run({"info", Path(name), "--json"}).json()["tensors"]) {
+    const Json info = Run({"info", Path(name), "--json"}).json();
+    for (const Json& tensor : info["tensors"]) {
       if (tensor["name"] == "model.norm.weight") return tensor["offset"].get<size_t>();
     }
     ADD_FAILURE() << "no norm";

@@ -68,7 +68,7 @@ TEST_F(ResumedWrite, NoDamageOfTheLeftoversGetsIn) {
   Write(3, kKept);
   const fs::path part = folder_ / "m.cmf.part", manifest = folder_ / "m.cmf.manifest";
   const std::vector<std::byte> good_part = ReadAll(part), good_manifest = ReadAll(manifest);
-  for (size_t i = 0; i < good_part.size(); i += 13) {
+  for (size_t i = 0; i < good_part.size(); i += 37) {
     std::vector<std::byte> bad = good_part;
     bad[i] ^= std::byte{0x10};
     WriteAll(part, bad);
@@ -76,7 +76,7 @@ TEST_F(ResumedWrite, NoDamageOfTheLeftoversGetsIn) {
     Write(kAll, kKept);
     ASSERT_EQ(ReadAll(path_), fresh_) << "byte " << i << " of the part";
   }
-  for (size_t i = 0; i < good_manifest.size(); ++i) {
+  for (size_t i = 0; i < good_manifest.size(); i += 3) {
     std::vector<std::byte> bad = good_manifest;
     bad[i] ^= std::byte{0x01};
     WriteAll(part, good_part);
