@@ -89,10 +89,11 @@ Result<DefragReport> DefragFile(const cmf::File& file, const std::string& task, 
   CMF_TRY(FfnKeep keep, KeepFromMask(*mask, file, file.config()));
   DefragReport report;
   report.neurons = Summarize(keep, file);
-  if (report.neurons.pruned_ratio == 0) {
+  DeadColumns dead = DeadColumnsOf(*mask, file, file.config());
+  if (report.neurons.pruned_ratio == 0 && dead.empty()) {
     return Fail(ErrorKind::kUsage, fmt::format("{}: task '{}' uses every neuron: nothing would be cut", file.path(), task));
   }
-  CMF_TRY(const DefragSource cut, DefragSource::Create(file, std::move(keep)));
+  CMF_TRY(const DefragSource cut, DefragSource::Create(file, std::move(keep), std::move(dead)));
   const EncodedCuts source(cut, file, pool);
   report.wider = source.wider();
 

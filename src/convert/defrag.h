@@ -1,5 +1,6 @@
 // Defragmentation of a .cmf file (spec 11): the neurons that a task's mask switches off leave the file, and the mask goes
-// with them. What stays is an ordinary, smaller model for that one task.
+// with them; heads and layers that it switches off are baked in as zeros. What stays is an ordinary, smaller model for
+// that one task.
 #pragma once
 
 #include <filesystem>

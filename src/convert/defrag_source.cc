@@ -16,14 +16,17 @@ struct FfnName {
   bool is_down;  // else gate or up
 };
 
+// The replaced tensor's name of a skill's, else the name itself.
+std::string_view WithoutSkill(std::string_view name) {
+  const size_t at = name.starts_with("skill.") ? name.find(".model.layers.") : name.npos;
+  return at == name.npos ? name : name.substr(at + 1);
+}
+
 // "model.layers.3.mlp.up_proj.weight", also behind "skill.ID."; biases of gate and up have neurons too.
 std::optional<FfnName> ParseFfnName(std::string_view name) {
   constexpr std::string_view kLayers = "model.layers.";
-  if (!name.starts_with(kLayers)) {
-    const size_t at = name.starts_with("skill.") ? name.find(".model.layers.") : name.npos;
-    if (at == name.npos) return std::nullopt;
-    name.remove_prefix(at + 1);
-  }
+  name = WithoutSkill(name);
+  if (!name.starts_with(kLayers)) return std::nullopt;
   name.remove_prefix(kLayers.size());
   int64_t layer = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
@@ -92,10 +95,11 @@ class NpyOverlay final : public TensorSource {
 
 }  // namespace
 
-Result<DefragSource> DefragSource::Create(const TensorSource& inner, FfnKeep keep) {
+Result<DefragSource> DefragSource::Create(const TensorSource& inner, FfnKeep keep, DeadColumns dead) {
   DefragSource source;
   source.inner_ = &inner;
   source.keep_ = std::move(keep);
+  source.dead_ = std::move(dead);
   std::vector<int64_t> widths(source.keep_.size());
   for (size_t layer = 0; layer < widths.size(); ++layer) {
     if (!source.keep_[layer]) continue;
@@ -119,9 +123,11 @@ Result<DefragSource> DefragSource::Create(const TensorSource& inner, FfnKeep kee
       const auto kept = static_cast<int64_t>(source.keep_[layer]->size());
       if (kept < widths[layer]) {  // else nothing is cut, and the payload may stay as it is
         cut.shape[axis] = kept;
-        cut.dtype = DType::kF32;
-        cut.nbytes = static_cast<uint64_t>(ElementCount(cut.shape).value_or(0)) * sizeof(float);
       }
+    }
+    if (cut.shape != info.shape || source.dead_.contains(WithoutSkill(info.name))) {
+      cut.dtype = DType::kF32;
+      cut.nbytes = static_cast<uint64_t>(ElementCount(cut.shape).value_or(0)) * sizeof(float);
     }
     source.by_name_.emplace(cut.name, source.tensors_.size());
     source.tensors_.push_back(std::move(cut));
@@ -137,28 +143,39 @@ const TensorInfo* DefragSource::Find(std::string_view name) const {
 bool DefragSource::IsCut(std::string_view name) const {
   const TensorInfo* here = Find(name);
   const TensorInfo* below = inner_->Find(name);
-  return here != nullptr && below != nullptr && here->shape != below->shape;
+  return here != nullptr && below != nullptr && (here->shape != below->shape || dead_.contains(WithoutSkill(name)));
 }
 
 Result<TensorView> DefragSource::Read(std::string_view name) const {
   if (!IsCut(name)) return inner_->Read(name);
   const TensorInfo& info = *Find(name);
-  const FfnName ffn = *ParseFfnName(name);
-  const std::vector<int32_t>& neurons = *keep_[static_cast<size_t>(ffn.layer)];
+  const auto ffn = ParseFfnName(name);
+  const bool has_fewer = info.shape != inner_->Find(name)->shape;
   CMF_TRY(const TensorView view, inner_->Read(name));
   CMF_TRY(const FloatRows rows, AsFloatRows(view));
   auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(ElementCount(info.shape).value_or(0)));
   float* out = values->data();
+  const auto dead = dead_.find(WithoutSkill(name));
   std::vector<float> row(static_cast<size_t>(rows.cols));
-  if (ffn.is_down) {
-    for (int64_t r = 0; r < rows.rows; ++r) {
-      rows.Read(r, r + 1, row.data());
-      for (const int32_t neuron : neurons) *out++ = row[static_cast<size_t>(neuron)];
+  const auto read = [&](int64_t r) {
+    rows.Read(r, r + 1, row.data());
+    if (dead == dead_.end()) return;
+    for (const auto& [begin, end] : dead->second)
+      std::fill(row.begin() + begin, row.begin() + std::min(end, rows.cols), 0.0f);
+  };
+  if (has_fewer && !ffn->is_down) {
+    for (const int32_t neuron : *keep_[static_cast<size_t>(ffn->layer)]) {
+      read(neuron);
+      out = std::copy(row.begin(), row.end(), out);
     }
   } else {
-    for (const int32_t neuron : neurons) {
-      rows.Read(neuron, neuron + 1, out);
-      out += rows.cols;
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      read(r);
+      if (!has_fewer) {
+        out = std::copy(row.begin(), row.end(), out);
+        continue;
+      }
+      for (const int32_t neuron : *keep_[static_cast<size_t>(ffn->layer)]) *out++ = row[static_cast<size_t>(neuron)];
     }
   }
   return TensorView{DType::kF32, info.shape, std::as_bytes(std::span<const float>(*values)), values};

@@ -20,7 +20,8 @@ class DefragSource final : public TensorSource {
  public:
   /// Checks the triple of every layer: gate and up have as many rows as down has columns, and every kept neuron is there.
   /// `inner` must outlive the result. Fails: kCorrupt naming the tensor.
-  static Result<DefragSource> Create(const TensorSource& inner, FfnKeep keep);
+  /// `dead`: columns that become zero, in the model and in its skills.
+  static Result<DefragSource> Create(const TensorSource& inner, FfnKeep keep, DeadColumns dead = {});
 
   [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
   [[nodiscard]] const TensorInfo* Find(std::string_view name) const override;
@@ -28,7 +29,7 @@ class DefragSource final : public TensorSource {
   [[nodiscard]] std::span<const std::string> skipped() const override { return inner_->skipped(); }
   [[nodiscard]] std::string_view path() const override { return inner_->path(); }
 
-  /// Whether a tensor of that name is cut.
+  /// Whether a tensor of that name is cut, or has columns that are zero now.
   [[nodiscard]] bool IsCut(std::string_view name) const;
 
  private:
@@ -36,6 +37,7 @@ class DefragSource final : public TensorSource {
 
   const TensorSource* inner_ = nullptr;
   FfnKeep keep_;
+  DeadColumns dead_;
   std::vector<TensorInfo> tensors_;  // in the order of `inner`
   std::unordered_map<std::string, size_t> by_name_;
 };

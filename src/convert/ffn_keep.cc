@@ -39,8 +39,11 @@ Result<FfnKeep> Collect(const TensorSource& tensors, const ModelConfig& config, 
   return keep;
 }
 
-bool IsFull(std::span<const uint8_t> row, int64_t bits) {
-  return cmf::CountBits(row) == bits;
+bool IsFull(std::span<const uint8_t> row, int64_t bits) { return cmf::CountBits(row) == bits; }
+
+bool IsSkipped(const cmf::TaskMask& mask, int64_t layer) {
+  const auto& gates = mask.bits.layer_gates;
+  return layer / 8 < static_cast<int64_t>(gates.size()) && !cmf::TestBit(gates, layer);
 }
 
 }  // namespace
@@ -49,13 +52,15 @@ Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tens
   const cmf::MaskGeometry geometry = cmf::MaskGeometry::Of(config);
   const auto refuse = [&](std::string_view what) {
     return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: mask '{}': {}, and defragmenting cuts neurons only", tensors.path(), mask.name, what));
+                fmt::format("{}: mask '{}': {}, and a smaller file cannot say that", tensors.path(), mask.name, what));
   };
-  for (const auto& row : mask.bits.heads) {
-    if (!IsFull(row, geometry.heads)) return refuse("it switches attention heads off");
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (!IsSkipped(mask, layer)) continue;
+    const bool is_more = config.num_loops > 1 || config.hidden_size_per_layer_input > 0 ||
+                         tensors.Find(fmt::format("model.layers.{}.mlp.gate.weight", layer)) != nullptr ||
+                         tensors.Find(fmt::format("model.layers.{}.layer_scalar", layer)) != nullptr;
+    if (is_more) return refuse(fmt::format("it skips layer {}, which does more than add to the residual stream", layer));
   }
-  if (!mask.bits.layer_gates.empty() && !IsFull(mask.bits.layer_gates, geometry.layers))
-    return refuse("it switches whole layers off");
   for (const auto& row : mask.bits.experts) {
     if (!IsFull(row, geometry.experts)) return refuse("it switches experts off (see `cmforge moe-defrag`)");
   }
@@ -65,10 +70,38 @@ Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tens
       return refuse("the passes of this looped model have masks of their own");
   }
   return Collect(tensors, config, [&](int64_t layer, int64_t neuron) {
+    if (IsSkipped(mask, layer)) return neuron == 0;
     if (rows.empty()) return true;
     const auto& row = rows[static_cast<size_t>(layer)];
     return neuron / 8 < static_cast<int64_t>(row.size()) && cmf::TestBit(row, neuron);
   });
+}
+
+DeadColumns DeadColumnsOf(const cmf::TaskMask& mask, const TensorSource& tensors, const ModelConfig& config) {
+  DeadColumns dead;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    if (IsSkipped(mask, layer)) {
+      for (const char* suffix : {"self_attn.o_proj.weight", "self_attn.o_proj.bias", "linear_attn.out_proj.weight",
+                                 "short_conv.out_proj.weight", "mlp.down_proj.weight", "mlp.down_proj.bias"}) {
+        if (const TensorInfo* info = tensors.Find(prefix + suffix))
+          dead[info->name] = {{0, info->shape.size() == 2 ? info->shape[1] : 1}};
+      }
+      continue;
+    }
+    const TensorInfo* output = tensors.Find(prefix + "self_attn.o_proj.weight");
+    if (output == nullptr || output->shape.size() != 2 || mask.bits.heads.empty()) continue;
+    const auto& row = mask.bits.heads[static_cast<size_t>(layer) % mask.bits.heads.size()];
+    const int64_t heads = config.attention_heads_per_layer.empty()
+                              ? config.num_attention_heads
+                              : config.attention_heads_per_layer[static_cast<size_t>(layer)];
+    const int64_t width = heads > 0 ? output->shape[1] / heads : 0;
+    for (int64_t head = 0; head < heads; ++head) {
+      const bool is_on = head / 8 < static_cast<int64_t>(row.size()) && cmf::TestBit(row, head);
+      if (!is_on) dead[output->name].emplace_back(head * width, (head + 1) * width);
+    }
+  }
+  return dead;
 }
 
 Result<FfnKeep> KeepFromArray(const NpyArray& array, const TensorSource& tensors, const ModelConfig& config) {

@@ -1,9 +1,13 @@
-// Which feed-forward neurons a defragmented model keeps (spec 11), layer by layer, and the three places such a choice
-// comes from: a task mask, a keep-set file, the columns of down_proj that are all zero.
+// What a defragmented model keeps (spec 11): its feed-forward neurons, layer by layer, from a task mask, a keep-set file or
+// the columns of down_proj that are all zero; and what else of a mask is baked into the weights.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/npy.h"
@@ -18,10 +22,16 @@ namespace cmforge {
 /// [num_layers]; ascending neuron numbers, at least one a layer. Nothing for layers without a dense feed-forward.
 using FfnKeep = std::vector<std::optional<std::vector<int32_t>>>;
 
-/// The neurons whose bits are set. Fails: kUnsupported for what cutting neurons cannot express (heads, layers or experts
-/// switched off, visits of a looped model that differ) and for a layer without a live neuron; kUsage when no layer has
-/// a dense feed-forward.
+/// The neurons whose bits are set; in a layer that the mask skips, the first one. Fails: kUnsupported for what a smaller
+/// file cannot express (experts switched off, visits of a looped model that differ, skipped layers of kinds that do more
+/// than add to the residual stream) and for another layer without a live neuron; kUsage when no layer has a dense
+/// feed-forward.
 Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tensors, const ModelConfig& config);
+
+/// Columns [begin, end) of output projections that give nothing under a mask, by tensor name: those of heads that are off,
+/// all of them in layers that are skipped (biases too, as one column).
+using DeadColumns = std::map<std::string, std::vector<std::pair<int64_t, int64_t>>, std::less<>>;
+[[nodiscard]] DeadColumns DeadColumnsOf(const cmf::TaskMask& mask, const TensorSource& tensors, const ModelConfig& config);
 
 /// A bool or float array [layers, intermediate size], not 0 = live. Fails: kCorrupt for another shape.
 Result<FfnKeep> KeepFromArray(const NpyArray& array, const TensorSource& tensors, const ModelConfig& config);

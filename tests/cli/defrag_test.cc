@@ -43,14 +43,47 @@ class Defrag : public CliTest {
   }
 };
 
-TEST_F(Defrag, RefusesMasksThatCutMoreThanNeurons) {
+TEST_F(Defrag, AMaskBecomesASmallerModel) {
   const std::string file = Data("cmf/py-tiny-f32-masks.cmf");
-  const Ran heads = Run({"defrag", file, "--task", "coding", "--output", Path("x.cmf")});
-  EXPECT_EQ(heads.status, 5);
-  EXPECT_NE(heads.err.find("attention heads"), std::string::npos) << heads.err;
+  const Ran ran = Run({"defrag", file, "--task", "coding", "--output", Path("c.cmf"), "--json"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const Json report = ran.json();
+  EXPECT_GT(report["pruned_ratio"].get<double>(), 0.1);
+  EXPECT_LT(report["bytes"].get<int64_t>(), report["bytes_before"].get<int64_t>());
+  EXPECT_EQ(Run({"verify", Path("c.cmf")}).status, 0);
+  const Json info = Run({"info", Path("c.cmf"), "--json"}).json();
+  EXPECT_TRUE(info["masks"].empty());
+  const Json provenance = info["header"]["provenance"]["defrag"];
+  EXPECT_EQ(provenance["source_skill"], "coding");
+  EXPECT_EQ(provenance["pre_intermediate"], 64);
+  EXPECT_EQ(info["header"]["arch"]["intermediate_size"], provenance["post_intermediate_max"]);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string mlp = "model.layers." + std::to_string(layer) + ".mlp.";
+    const int64_t kept = provenance["kept_per_layer"][static_cast<size_t>(layer)].get<int64_t>();
+    EXPECT_EQ(ShapeOf(info["tensors"], mlp + "gate_proj.weight"), (std::vector<int64_t>{kept, 32}));
+    EXPECT_EQ(ShapeOf(info["tensors"], mlp + "up_proj.weight"), (std::vector<int64_t>{kept, 32}));
+    EXPECT_EQ(ShapeOf(info["tensors"], mlp + "down_proj.weight"), (std::vector<int64_t>{32, kept}));
+  }
+  // A dead neuron contributes nothing: the masked model and the cut one say the same.
+  if (Run({"logits", "--help"}).out.find("--task") != std::string::npos) {
+    ExpectClose(Logits({Path("c.cmf")}), Logits({file, "--task", "coding"}), 1e-5);
+  }
   EXPECT_EQ(Run({"defrag", file, "--task", "none", "--output", Path("x.cmf")}).status, 3);
   EXPECT_EQ(Run({"defrag", file, "--task", "general", "--output", Path("x.cmf")}).status, 2) << "nothing to cut";
   EXPECT_FALSE(fs::exists(Path("x.cmf")));
+}
+
+TEST_F(Defrag, QuantizedFilesKeepTheirEncodingsOrSayWhy) {
+  for (const char* name : {"cmf/py-tiny-q8_row-masks.cmf", "cmf/py-tiny-q4_block-masks.cmf", "cmf/py-tiny-vbit-masks.cmf"}) {
+    const Ran ran = Run({"defrag", Data(name), "--task", "coding", "--output", Path("c.cmf"), "--json"});
+    ASSERT_EQ(ran.status, 0) << name << ran.err;
+    EXPECT_EQ(Run({"verify", Path("c.cmf")}).status, 0) << name;
+    EXPECT_EQ(Run({"logits", Path("c.cmf"), "--tokens", "1,2", "--top", "1"}).status, 0) << name;
+    const Json report = ran.json();
+    for (const Json& wider : report["q8_2f_instead"]) {
+      EXPECT_NE(wider.get<std::string>().find("down_proj"), std::string::npos) << "only columns have a rule: " << wider;
+    }
+  }
 }
 
 TEST_F(Defrag, AKeepSetOrZeroColumnsCutAConversion) {
