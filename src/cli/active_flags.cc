@@ -13,8 +13,9 @@ void ActiveFlags::AddTo(CLI::App* command) {
       ->capture_default_str();
 }
 
-Result<std::shared_ptr<const ActiveSet>> ActiveFlags::Make(const OpenedSource& source) const {
-  if (expert_stats.empty()) return std::shared_ptr<const ActiveSet>();
+Result<std::shared_ptr<const ActiveSet>> ActiveFlags::Make(const OpenedSource& source,
+                                                            std::shared_ptr<const ActiveSet> task) const {
+  if (expert_stats.empty()) return task;
   CMF_CHECK(RequireTensors(source));
   if (!source.config) {
     return Fail(ErrorKind::kUsage,
@@ -23,7 +24,7 @@ Result<std::shared_ptr<const ActiveSet>> ActiveFlags::Make(const OpenedSource& s
   CMF_TRY(const cmf::ExpertStats stats, LoadExpertStats(expert_stats));
   CMF_TRY(const cmf::ExpertSelection selection,
           cmf::SelectExperts(stats, cover, *source.tensors, *source.config));
-  auto active = std::make_shared<ActiveSet>();
+  auto active = task ? std::make_shared<ActiveSet>(*task) : std::make_shared<ActiveSet>();
   CMF_CHECK(cmf::RestrictExperts(*active, selection, *source.config));
   return std::shared_ptr<const ActiveSet>(std::move(active));
 }

@@ -17,8 +17,9 @@ struct ActiveFlags {
 
   void AddTo(CLI::App* command);
 
-  /// Everything the flags restrict together; null when nothing is restricted.
-  Result<std::shared_ptr<const ActiveSet>> Make(const OpenedSource& source) const;
+  /// What a task mask (null: none) and the flags restrict together; null when nothing is restricted.
+  Result<std::shared_ptr<const ActiveSet>> Make(const OpenedSource& source,
+                                                std::shared_ptr<const ActiveSet> task) const;
 };
 
 /// Expert statistics from a file. Fails: as ReadTextFile and ParseExpertStats.

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
-#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/profiled_model.h"
 #include "cli/read_bandwidth.h"
+#include "cli/specialist_flags.h"
 #include "coreml/package_model.h"
+#include "engine/profile.h"
 #include "generate/generator.h"
 
 namespace cmforge::cli {
@@ -22,7 +23,7 @@ constexpr int64_t kFirstTokenPrompt = 32;
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
-  ActiveFlags active;
+  SpecialistFlags specialist;
   std::vector<int64_t> prompt_tokens, depth = {0};  // no prompts: kUsualPrompt
   int64_t gen_tokens = kNotGiven, repeat = 3;
   static constexpr int64_t kNotGiven = -1;
@@ -34,8 +35,32 @@ double SecondsSince(Clock::time_point begun) {
   return std::chrono::duration<double>(Clock::now() - begun).count();
 }
 
-/// What one decoded token reads: every matrix of the layers (of experts, the chosen share) and the head.
-uint64_t BytesPerToken(const TensorSource& source, const ModelConfig& config) {
+/// The share of a layer's feed-forward that a mask leaves in whole groups of 32, over all visits; of nothing
+/// where its gate is shut.
+double LiveShare(const ActiveSet& active, int64_t layer, int64_t layers, bool is_feed_forward) {
+  if (!active.layer_gates.empty() && !cmf::TestBit(active.layer_gates, layer)) return 0;
+  if (!is_feed_forward || active.ffn.empty()) return 1;
+  int64_t live = 0, all = 0;
+  for (size_t row = static_cast<size_t>(layer); row < active.ffn.size(); row += static_cast<size_t>(layers)) {
+    for (size_t byte = 0; byte < active.ffn[row].size(); byte += 4) {
+      const auto end = std::min(byte + 4, active.ffn[row].size());
+      live += std::any_of(active.ffn[row].begin() + static_cast<std::ptrdiff_t>(byte),
+                          active.ffn[row].begin() + static_cast<std::ptrdiff_t>(end),
+                          [](uint8_t b) { return b != 0; });
+      ++all;
+    }
+  }
+  return all > 0 ? static_cast<double>(live) / static_cast<double>(all) : 1;
+}
+
+int64_t LayerOf(std::string_view name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  return name.starts_with(kLayers) ? std::atoll(std::string(name.substr(kLayers.size())).c_str()) : -1;
+}
+
+/// What one decoded token reads: every matrix of the layers (of experts, the chosen share; under a mask, the live
+/// groups of neurons) and the head.
+uint64_t BytesPerToken(const TensorSource& source, const ModelConfig& config, const ActiveSet* active) {
   double bytes = 0;
   const bool has_head = source.Find("lm_head.weight") != nullptr;
   for (const TensorInfo& tensor : source.tensors()) {
@@ -47,6 +72,10 @@ uint64_t BytesPerToken(const TensorSource& source, const ModelConfig& config) {
         share = 1.0 / static_cast<double>(std::max<int64_t>(1, tensor.shape[0]));
     } else if (name.find(".mlp.experts.") != name.npos && config.moe && config.moe->num_experts > 0) {
       share = static_cast<double>(config.moe->top_k) / static_cast<double>(config.moe->num_experts);
+    }
+    if (const int64_t layer = LayerOf(name); active != nullptr && layer >= 0 && layer < config.num_layers) {
+      const bool is_feed_forward = name.find(".mlp.") != name.npos && name.find("expert") == name.npos;
+      share *= LiveShare(*active, layer, config.num_layers, is_feed_forward);
     }
     bytes += share * static_cast<double>(tensor.nbytes);
   }
@@ -120,9 +149,10 @@ Result<int> Bench(const Cli& cli, Options options) {
   }
   const auto profile = std::make_shared<engine::Profile>();
   Entries entries;
-  CMF_TRY(const auto model,
-          LoadProfiledModel(cli, source, options.compute, options.profile ? profile : nullptr));
-  CMF_TRY(const auto active, options.active.Make(source));
+  CMF_TRY(const Specialist specialist, LoadSpecialist(cli, source, options.compute, options.specialist, {},
+                                                      options.profile ? profile : nullptr));
+  const auto& model = specialist.model;
+  const ActiveSet* active = specialist.active();
   const double load_ms = SecondsSince(begun) * 1e3;
   CMF_TRY(SequenceOptions sequence_options, options.compute.Sequence());
   const auto vocab = model->config().vocab_size;
@@ -131,12 +161,12 @@ Result<int> Bench(const Cli& cli, Options options) {
   // First token: open to sample, with a prompt of 32.
   CMF_TRY(const auto first, model->NewSequence(sequence_options));
   CMF_TRY(const auto logits,
-          Prefill(*model, *first, Tokens(std::min(kFirstTokenPrompt, first->context_length()), vocab), active.get(),
+          Prefill(*model, *first, Tokens(std::min(kFirstTokenPrompt, first->context_length()), vocab), active,
                   control));
   (void)ArgMax(logits);
   const double ttft_ms = SecondsSince(begun) * 1e3;
 
-  uint64_t bytes_per_token = BytesPerToken(*source.tensors, model->config());
+  uint64_t bytes_per_token = BytesPerToken(*source.tensors, model->config(), active);
   if (source.package) {
     CMF_TRY(bytes_per_token, coreml::PackageWeightBytes(source.path, *source.package));
   }
@@ -145,6 +175,8 @@ Result<int> Bench(const Cli& cli, Options options) {
   const double before = MeasureReadBandwidth(pool, pages);
   Json json = {{"model", source.path}, {"bytes_per_token", bytes_per_token}, {"read_bandwidth_gbs", before},
                {"threads", threads},   {"prefill", Json::array()},           {"decode", Json::array()}};
+  if (!specialist.task.name.empty()) json["task"] = specialist.task.name;
+  if (!specialist.skill.empty()) json["skill"] = specialist.skill;
   if (!cli.common.json) {
     fmt::print("{}: {} read per token, {} threads, load {:.1f} ms, first token {:.0f} ms\n", source.path,
                HumanBytes(static_cast<double>(bytes_per_token)), threads, load_ms, ttft_ms);
@@ -156,7 +188,7 @@ Result<int> Bench(const Cli& cli, Options options) {
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
       profile->Reset();
       const auto at = Clock::now();
-      CMF_TRY(const auto row, Prefill(*model, *sequence, Tokens(n, vocab), active.get(), control));
+      CMF_TRY(const auto row, Prefill(*model, *sequence, Tokens(n, vocab), active, control));
       const double rate = static_cast<double>(n) / SecondsSince(at);
       if (rate > best) entries = profile->Entries();
       best = std::max(best, rate);
@@ -174,14 +206,14 @@ Result<int> Bench(const Cli& cli, Options options) {
       bandwidth = std::max(bandwidth, MeasureReadBandwidth(pool, pages, 1));
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
       CMF_TRY(auto row,
-              Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), active.get(),
+              Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), active,
                       control));
       profile->Reset();
       const auto at = Clock::now();
       for (int64_t i = 0; i < options.gen_tokens; ++i) {
         CMF_CHECK(control.CheckCancelled());
         const TokenId token = ArgMax(row);
-        const StepItem item{sequence.get(), {&token, 1}, LogitRows::kLast, active.get()};
+        const StepItem item{sequence.get(), {&token, 1}, LogitRows::kLast, active};
         CMF_TRY(StepResult step, model->Step({{&item, 1}, nullptr}));
         row = std::move(step.logits);
       }
@@ -221,7 +253,7 @@ void AddBench(Cli& cli) {
                               "cmforge bench model.cmf --prompt-tokens 512 --gen-tokens 128 --depth 0,2048");
   options->model.AddTo(command);
   options->compute.AddTo(command);
-  options->active.AddTo(command);
+  options->specialist.AddTo(command);
   const CLI::Range count(int64_t{0}, int64_t{1} << 30);
   command
       ->add_option("--prompt-tokens", options->prompt_tokens,

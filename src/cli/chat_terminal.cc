@@ -18,6 +18,8 @@ namespace {
 constexpr const char* kHelp = R"(/system TEXT     set the system message (without TEXT: show it; "": take it away)
 /set             show the settings: max-tokens, temperature, top-k, top-p, seed, think ...
 /set NAME VALUE  change one
+/task NAME       run under this task mask, or none (without NAME: show it)
+/skill ID        run with this skill, or none, or auto (without ID: show it)
 /reset           forget the conversation, keep the system message
 /save FILE       write the conversation as JSON
 /load FILE       take up a conversation written by /save
@@ -44,10 +46,13 @@ std::string HistoryFile() {
 
 class Terminal {
  public:
-  Terminal(const Cli& cli, const RunOptions& options, ChatSession& session)
+  Terminal(const Cli& cli, const RunOptions& options, ChatSession& session, Specialist& specialist,
+           const Tokenizer& tokenizer)
       : cli_(cli),
         options_(options),
         session_(session),
+        specialist_(specialist),
+        tokenizer_(tokenizer),
         reader_(HistoryFile()),
         is_json_(cli.common.json),
         colour_(StdoutHasColour() && !is_json_) {}
@@ -139,6 +144,11 @@ class Terminal {
         std::fflush(stdout);
       };
     }
+    if (specialist_.routes_each_prompt) {
+      CMF_TRY(const auto routed_by, RoutingTokens(tokenizer_, message));
+      CMF_TRY(const bool changed, specialist_.Reroute(routed_by, options_.specialist));
+      if (changed) session_.Switch(specialist_.model, specialist_.active());
+    }
     auto asked = session_.Ask(message, sink, cli_.Control());
     if (in_reasoning && colour_) fmt::print("\033[0m");
     if (!is_json_) fmt::print("\n");
@@ -188,6 +198,21 @@ class Terminal {
         session_.SetSystem(is_none ? "" : argument);
         Note(is_none ? "no system message from now on" : "the system message is set");
       }
+    } else if (name == "/task") {
+      if (argument.empty()) {
+        Say(specialist_.task.name.empty() ? "no task" : specialist_.task.name);
+        return {};
+      }
+      CMF_CHECK(specialist_.SwitchTask(argument, options_.specialist));
+      session_.Switch(specialist_.model, specialist_.active());
+    } else if (name == "/skill") {
+      if (argument.empty()) {
+        Say(fmt::format("{}{}", specialist_.skill.empty() ? "no skill" : specialist_.skill,
+                        specialist_.routes_each_prompt ? ", chosen for each message" : ""));
+        return {};
+      }
+      CMF_CHECK(specialist_.SwitchSkill(argument));
+      session_.Switch(specialist_.model, specialist_.active());
     } else if (name == "/tokens") {
       Say(fmt::format("{} of {} tokens in use, {} messages", session_.position(), session_.context_length(),
                       session_.messages().size()));
@@ -244,6 +269,8 @@ class Terminal {
   const Cli& cli_;
   const RunOptions& options_;
   ChatSession& session_;
+  Specialist& specialist_;
+  const Tokenizer& tokenizer_;
   LineReader reader_;
   bool is_json_;
   bool colour_;
@@ -252,8 +279,9 @@ class Terminal {
 
 }  // namespace
 
-Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session) {
-  return Terminal(cli, options, session).Loop();
+Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session, Specialist& specialist,
+                           const Tokenizer& tokenizer) {
+  return Terminal(cli, options, session, specialist, tokenizer).Loop();
 }
 
 }  // namespace cmforge::cli

@@ -57,6 +57,12 @@ CLI::App* Cli::Add(const std::string& name, const std::string& summary, const st
   return AddTo(&app, name, summary, example);
 }
 
+CLI::App* Cli::AddGroup(const std::string& name, const std::string& summary, const std::string& example) {
+  CLI::App* command = Add(name, summary, example);
+  command->require_subcommand(1);
+  return command;
+}
+
 CLI::App* Cli::AddTo(CLI::App* parent, const std::string& name, const std::string& summary,
                      const std::string& example) {
   CLI::App* command = parent->add_subcommand(name, summary);

@@ -45,7 +45,9 @@ class Cli {
 
   /// A subcommand with the common flags; `example` is shown at the end of its help.
   CLI::App* Add(const std::string& name, const std::string& summary, const std::string& example);
-  /// The same below another command ("coreml info").
+  /// A command that only has commands below it.
+  CLI::App* AddGroup(const std::string& name, const std::string& summary, const std::string& example);
+  /// The same as Add below another command ("coreml info").
   CLI::App* AddTo(CLI::App* parent, const std::string& name, const std::string& summary,
                   const std::string& example);
 
@@ -71,6 +73,9 @@ void AddTemplate(Cli& cli);
 void AddJinja(Cli& cli);
 void AddPpl(Cli& cli);
 void AddBench(Cli& cli);
+void AddMask(Cli& cli);
+void AddSkill(Cli& cli);
+void AddRoute(Cli& cli);
 void AddRequant(Cli& cli);
 void AddCoreml(Cli& cli);
 void AddMoeStats(Cli& cli);

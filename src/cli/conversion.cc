@@ -12,6 +12,7 @@
 #include "convert/defrag.h"
 #include "convert/defrag_source.h"
 #include "quant/least_error.h"
+#include "open/mask_files.h"
 
 namespace cmforge::cli {
 namespace {
@@ -193,6 +194,14 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
     input.masks = &source.cmf->masks();
     input.sparse_index = !source.cmf->sparse_index().empty();
   }
+  cmf::MaskCatalog read_masks;
+  if (!extras.masks.folder.empty()) {
+    CMF_TRY(read_masks, ReadMaskFolder(extras.masks.folder, cmf::MaskGeometry::Of(*source.config)));
+    input.masks = &read_masks;
+  }
+  if (extras.masks.sparse_index && (input.masks == nullptr || input.masks->empty()))
+    return Fail(ErrorKind::kUsage, "--sparse-index: there are no masks to index: give --masks DIR");
+  input.sparse_index = input.sparse_index || extras.masks.sparse_index;
   if (!extras.no_tokenizer) {
     input.tokenizer_json = AsBytes(source.tokenizer_json());
     CMF_CHECK(CheckTokenizer(source, control));

@@ -30,9 +30,15 @@ struct EncodingFlags {
   [[nodiscard]] Json Provenance() const;
 };
 
+struct MaskFlags {
+  std::string folder;         // of keep-sets; empty: the source's own masks
+  bool sparse_index = false;  // write the deprecated index of the masks
+};
+
 /// What `convert` may do besides choosing encodings.
 struct ConversionExtras {
   bool no_tokenizer = false;
+  MaskFlags masks;
   double shard_max_gb = 0;  // 0: one file
   std::string defrag;       // folder with baked weights and a keep-set; empty: none
   bool resume = false;

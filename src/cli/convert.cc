@@ -55,6 +55,10 @@ void AddConvert(Cli& cli) {
   command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
   options->encodings.quant = "q8";
   options->encodings.AddTo(command, "q8");
+  command->add_option("--masks", options->extras.masks.folder,
+                      "Task masks: a folder of keep-sets NAME.npy [layers, neurons], with NAME.heads.npy, "
+                      "NAME.gates.npy and NAME.quality.json where there are any");
+  command->add_flag("--sparse-index", options->extras.masks.sparse_index, "Write the deprecated index of the masks as well");
   command->add_flag("--no-tokenizer", options->extras.no_tokenizer, "Leave the tokenizer out");
   command
       ->add_option("--shard-max-gb", options->extras.shard_max_gb,

@@ -6,6 +6,7 @@
 #include "cli/console.h"
 #include "cli/model_argument.h"
 #include "cmf/hash64.h"
+#include "open/skill_overlay.h"
 #include "quant/encoding.h"
 
 namespace cmforge::cli {
@@ -73,23 +74,18 @@ Result<int> Dequant(const Cli& cli, const Options& options) {
     }
     return kDone;
   }
-  std::string name = options.tensor;
-  if (!options.skill.empty()) {
-    const std::string replaced = fmt::format("skill.{}.{}", options.skill, options.tensor);
-    const bool is_known =
-        source.cmf && std::any_of(source.cmf->header().skills.begin(), source.cmf->header().skills.end(),
-                                  [&](const cmf::SkillRecord& s) { return s.id == options.skill; });
-    if (!is_known)
-      return Fail(ErrorKind::kNotFound,
-                  fmt::format("{}: no skill '{}': see `cmforge info`", source.path, options.skill));
-    if (source.tensors->Find(replaced)) name = replaced;
+  const std::string& name = options.tensor;
+  std::shared_ptr<const TensorSource> tensors = source.tensors;
+  if (!options.skill.empty() && options.skill != "none") {
+    const auto skills = source.cmf ? std::span(source.cmf->header().skills) : std::span<const cmf::SkillRecord>();
+    CMF_TRY(tensors, MakeSkillOverlay(source.tensors, options.skill, skills));
   }
-  const TensorInfo* info = source.tensors->Find(name);
+  const TensorInfo* info = tensors->Find(name);
   if (!info) {
     return Fail(ErrorKind::kNotFound,
                 fmt::format("{}: no tensor '{}': see `cmforge info --tensors`", source.path, name));
   }
-  CMF_TRY(const TensorView view, source.tensors->Read(name));
+  CMF_TRY(const TensorView view, tensors->Read(name));
   if (!options.out.empty()) {
     CMF_CHECK(CheckOutput(source, options.out));
     CMF_TRY(AtomicFile file, AtomicFile::Create(options.out));

@@ -1,10 +1,10 @@
 // cmforge generate: token ids in, token ids out, for scripts and parity. Greedy unless sampling is asked for.
 #include <cstdio>
 
-#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/sampling_flags.h"
+#include "cli/specialist_flags.h"
 #include "generate/generator.h"
 
 namespace cmforge::cli {
@@ -13,7 +13,7 @@ namespace {
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
-  ActiveFlags active;
+  SpecialistFlags specialist;
   SamplingFlags sampling;
   std::string tokens;
   int64_t max_tokens = 16;
@@ -24,12 +24,12 @@ Result<int> GenerateIds(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> prompt, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   if (source.config) CMF_CHECK(CheckTokenIds(prompt, *source.config));
-  CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
+  CMF_TRY(const Specialist specialist, LoadSpecialist(cli, source, options.compute, options.specialist, prompt));
+  const auto& model = specialist.model;
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
-  CMF_TRY(const auto active, options.active.Make(source));
   GenerateOptions generate;
-  generate.active = active.get();
+  generate.active = specialist.active();
   generate.max_tokens = options.max_tokens;
   CMF_TRY(generate.sampling, options.sampling.Make(source.sampling));
   generate.eos = EosIds(source);
@@ -54,7 +54,7 @@ void AddGenerate(Cli& cli) {
                               "cmforge generate model.cmf --tokens 1,2,3 -n 16 --greedy --json");
   options->model.AddTo(command);
   options->compute.AddTo(command);
-  options->active.AddTo(command);
+  options->specialist.AddTo(command);
   options->sampling.AddTo(command);
   command->add_option("--tokens", options->tokens, "Ids separated by commas, or @FILE")->required();
   command->add_option("-n,--max-tokens", options->max_tokens, "New tokens at most")

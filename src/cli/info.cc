@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "base/atomic_file.h"
+#include "cli/mask_json.h"
 #include "cli/model_argument.h"
 #include "cli/size_chart.h"
 #include "cmf/hash64.h"
@@ -44,14 +45,6 @@ std::map<TensorRole, Amount> ByRole(const TensorSource& source) {
   std::map<TensorRole, Amount> roles;
   for (const TensorInfo& tensor : source.tensors()) roles[RoleOf(tensor.name, tensor.shape)].Add(tensor);
   return roles;
-}
-
-Json MaskJson(const cmf::TaskMask& mask) {
-  return {{"task_id", mask.task_id},
-          {"name", mask.name},
-          {"sparsity", mask.sparsity},
-          {"quality", mask.quality},
-          {"has_expert_fields", mask.has_expert_fields()}};
 }
 
 Json InfoJson(const OpenedSource& source) {
@@ -99,7 +92,10 @@ Json InfoJson(const OpenedSource& source) {
   json["masks"] = Json::array();
   json["skills"] = Json::array();
   if (file) {
-    for (const cmf::TaskMask& mask : file->masks().masks) json["masks"].push_back(MaskJson(mask));
+    if (!file->masks().empty()) json["default_task"] = file->masks().default_task;
+    for (const cmf::TaskMask& mask : file->masks().masks) 
+      json["masks"].push_back(MaskMetaJson(mask, file->masks()));
+    json["sparse_index"] = file->sparse_index().size();
     for (const cmf::SkillRecord& skill : file->header().skills)
       json["skills"].push_back(cmf::SkillToJson(skill));
   }
@@ -178,13 +174,14 @@ void PrintSummary(const OpenedSource& source) {
   if (!file) return;
   for (const cmf::TaskMask& mask : file->masks().masks) {
     fmt::print("  task '{}'{}: {:.0f}% masked, quality {}\n", mask.name,
-               mask.name == file->masks().default_task ? " (default)" : "", mask.sparsity * 100,
+               &mask == file->masks().Initial() ? " (default)" : "", mask.sparsity * 100,
                mask.is_measured() ? DumpJson(mask.quality) : "not measured");
   }
   for (const cmf::SkillRecord& skill : file->header().skills) {
     fmt::print("  skill '{}'{}: {} layers{}\n", skill.id, skill.name.empty() ? "" : " (" + skill.name + ")",
                skill.layers.size(), skill.selection ? ", routable" : "");
   }
+  if (!file->sparse_index().empty()) fmt::print("  sparse index: {} entries\n", file->sparse_index().size());
   PrintIntegrity(*file);
 }
 

@@ -1,9 +1,9 @@
 // cmforge logits: the model's raw answer to a list of token ids, for scripts and parity.
 #include <cmath>
 
-#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
+#include "cli/specialist_flags.h"
 #include "generate/generator.h"
 
 namespace cmforge::cli {
@@ -12,7 +12,7 @@ namespace {
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
-  ActiveFlags active;
+  SpecialistFlags specialist;
   std::string tokens;
   bool all = false;
   int64_t top = 0;
@@ -44,20 +44,20 @@ Result<int> Logits(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> tokens, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   if (source.config) CMF_CHECK(CheckTokenIds(tokens, *source.config));
-  CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
-  CMF_TRY(const auto active, options.active.Make(source));
+  CMF_TRY(const Specialist specialist, LoadSpecialist(cli, source, options.compute, options.specialist, tokens));
+  const auto& model = specialist.model;
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
   std::string out = fmt::format("{{\"tokens\":[{}],\"positions\":[", fmt::join(tokens, ","));
   if (!options.all) {
-    CMF_TRY(const std::vector<float> row, Prefill(*model, *sequence, tokens, active.get(), cli.Control()));
+    CMF_TRY(const std::vector<float> row, Prefill(*model, *sequence, tokens, specialist.active(), cli.Control()));
     AppendPosition(out, static_cast<int64_t>(tokens.size()) - 1, row, options.top);
   } else {
     constexpr size_t kRows = 32;  // logits of this many positions are held at once
     for (size_t at = 0; at < tokens.size(); at += kRows) {
       CMF_CHECK(cli.Control().CheckCancelled());
       const size_t n = std::min(kRows, tokens.size() - at);
-      const StepItem item{sequence.get(), std::span(tokens).subspan(at, n), LogitRows::kAll, active.get()};
+      const StepItem item{sequence.get(), std::span(tokens).subspan(at, n), LogitRows::kAll, specialist.active()};
       CMF_TRY(const StepResult step, model->Step({{&item, 1}, nullptr}));
       for (size_t i = 0; i < n; ++i) {
         if (at + i) out += ',';
@@ -77,7 +77,7 @@ void AddLogits(Cli& cli) {
                               "cmforge logits model.cmf --tokens 1,2,3 --top 5 --compute exact");
   options->model.AddTo(command);
   options->compute.AddTo(command);
-  options->active.AddTo(command);
+  options->specialist.AddTo(command);
   command->add_option("--tokens", options->tokens, "Ids separated by commas, or @FILE")->required();
   command->add_flag("--all", options->all, "Every position, not only the last");
   command->add_option("--top", options->top, "Only the K largest")

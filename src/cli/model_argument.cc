@@ -5,7 +5,6 @@
 
 #include "base/memory_limit.h"
 #include "cli/default_model.h"
-#include "cli/profiled_model.h"
 #include "cli/signals.h"
 #include "cmf/hash64.h"
 #include "cmf/header.h"
@@ -92,19 +91,7 @@ Result<uint64_t> IdentityOf(const OpenedSource& source) {
 
 }  // namespace
 
-Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
-                                                 const ComputeFlags& flags) {
-  return LoadProfiledModel(cli, source, flags, nullptr);
-}
-
-Result<std::shared_ptr<LanguageModel>> LoadProfiledModel(const Cli& cli, const OpenedSource& source,
-                                                         const ComputeFlags& flags,
-                                                         std::shared_ptr<engine::Profile> profile) {
-  if (source.package) {
-    if (profile == nullptr) return LoadPackage(cli, source, flags);
-    return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: --profile: programs of a Core ML package are not timed by operator", source.path));
-  }
+Result<void> CheckRunnable(const OpenedSource& source) {
   if (!source.config) {
     return Fail(
         ErrorKind::kUsage,
@@ -119,15 +106,34 @@ Result<std::shared_ptr<LanguageModel>> LoadProfiledModel(const Cli& cli, const O
             "`cmforge skill apply BASE {} -o OUT.cmf`",
             source.path, source.path));
   }
+  return {};
+}
+
+Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
+                                                 const ComputeFlags& flags) {
+  return LoadModelOver(cli, source, source.tensors, 0, flags, cli.common.MakePool());
+}
+
+Result<std::shared_ptr<LanguageModel>> LoadModelOver(const Cli& cli, const OpenedSource& source,
+                                                     std::shared_ptr<const TensorSource> tensors, uint64_t variant,
+                                                     const ComputeFlags& flags, std::shared_ptr<ThreadPool> pool,
+                                                     std::shared_ptr<engine::Profile> profile) {
+  if (source.package) {
+    if (profile == nullptr) return LoadPackage(cli, source, flags);
+    return Fail(ErrorKind::kUnsupported,
+                fmt::format("{}: --profile: programs of a Core ML package are not timed by operator", source.path));
+  }
+  CMF_CHECK(CheckRunnable(source));
   engine::ModelOptions options;
   options.mode = flags.compute == "exact" ? ComputeMode::kExact : ComputeMode::kFast;
-  options.pool = cli.common.MakePool();
+  options.pool = std::move(pool);
   options.isa = cli.common.isa;
-  CMF_TRY(options.identity, IdentityOf(source));
+  CMF_TRY(const uint64_t identity, IdentityOf(source));
+  options.identity = identity ^ variant;
   options.memory_limit = MemoryLimit();
   options.run = cli.Control();
   options.profile = std::move(profile);
-  auto model = engine::Model::Load(source.tensors, *source.config, options);
+  auto model = engine::Model::Load(std::move(tensors), *source.config, options);
   if (!model && !source.path.empty() && model.error().message.rfind(source.path, 0) != 0) {
     return Fail(std::move(model).error().In(source.path));
   }

@@ -9,6 +9,10 @@
 #include "open/open_source.h"
 #include "text/tokenizer.h"
 
+namespace cmforge::engine {
+class Profile;
+}
+
 namespace cmforge::cli {
 
 struct ModelArgument {
@@ -33,9 +37,20 @@ struct ComputeFlags {
   Result<SequenceOptions> Sequence() const;
 };
 
+/// Refuses what is no model to run: a bare tensor file (kUsage), a standalone skill (kUnsupported, saying what to do).
+Result<void> CheckRunnable(const OpenedSource& source);
+
 /// Loads the engine over an opened source. The pool lives as long as the model.
 Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSource& source,
                                                  const ComputeFlags& flags);
+
+/// The same over `tensors` in the place of the source's own (a skill in front of them), with a pool that may be
+/// shared. `variant`, 0 for the source's own tensors, tells their snapshots apart. Every step is charged to `profile`,
+/// which may be null.
+Result<std::shared_ptr<LanguageModel>> LoadModelOver(const Cli& cli, const OpenedSource& source,
+                                                     std::shared_ptr<const TensorSource> tensors, uint64_t variant,
+                                                     const ComputeFlags& flags, std::shared_ptr<ThreadPool> pool,
+                                                     std::shared_ptr<engine::Profile> profile = nullptr);
 
 /// Refuses (kUsage) an output name that is empty, or that is a file the source is read from.
 Result<void> CheckOutput(const OpenedSource& source, const std::string& output);

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/active_flags.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/model_argument.h"
+#include "cli/specialist_flags.h"
 #include "generate/perplexity.h"
 
 namespace cmforge::cli {
@@ -16,13 +16,14 @@ constexpr int64_t kUsualWindow = 512;
 struct Options {
   ModelArgument model, against;
   ComputeFlags compute;
-  ActiveFlags active;
+  SpecialistFlags specialist;
   std::string file;
   int64_t context = 0, stride = 0, tokens = 0;  // 0: not given
 };
 
 Result<int> Ppl(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
+  CMF_CHECK(CheckRunnable(source));
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(const MappedFile text, MappedFile::Open(options.file));
   CMF_CHECK(CheckUtf8(AsText(text.bytes()), options.file));
@@ -39,16 +40,19 @@ Result<int> Ppl(const Cli& cli, const Options& options) {
                                                  ppl.stride, ppl.context));
     }
   }
-  CMF_TRY(const auto model, LoadModel(cli, source, options.compute));
+  CMF_TRY(const std::vector<TokenId> ids, tokenizer->Encode(AsText(text.bytes())));
+  // The beginning of the text is what --skill auto goes by.
+  CMF_TRY(const Specialist specialist,
+          LoadSpecialist(cli, source, options.compute, options.specialist,
+                         std::span(ids).first(std::min(ids.size(), static_cast<size_t>(ppl.context)))));
+  const auto& model = specialist.model;
   std::shared_ptr<LanguageModel> second;
   std::optional<OpenedSource> second_source;
   if (!options.against.path.empty()) {
     CMF_TRY(second_source, options.against.Open(cli));
     CMF_TRY(second, LoadModel(cli, *second_source, options.compute));
   }
-  CMF_TRY(const auto active, options.active.Make(source));
-  ppl.active = active.get();
-  CMF_TRY(const std::vector<TokenId> ids, tokenizer->Encode(AsText(text.bytes())));
+  ppl.active = specialist.active();
   CMF_TRY(const PerplexityResult result, Perplexity(*model, second.get(), ids, ppl, cli.Control()));
   if (cli.common.json) {
     Json json = {
@@ -84,7 +88,7 @@ void AddPpl(Cli& cli) {
       cli.Add("ppl", "Perplexity on a text", "cmforge ppl model.cmf --file heldout.txt --context 256");
   options->model.AddTo(command);
   options->compute.AddWithoutContextTo(command);
-  options->active.AddTo(command);
+  options->specialist.AddTo(command);
   command->add_option("--file", options->file, "The text")->required();
   constexpr int64_t kMost = int64_t{1} << 30;
   command

@@ -31,11 +31,17 @@ void AddTimings(Json& json, int64_t prompt, double prompt_seconds, int64_t answe
   json["decode_tok_s"] = decode_seconds > 0 ? static_cast<double>(answer) / decode_seconds : 0.0;
 }
 
+/// Which specialist answered.
+void AddChosen(Json& json, const Specialist& specialist) {
+  const auto text = [](const std::string& name) { return name.empty() ? Json() : Json(name); };
+  json["task"] = text(specialist.task.name);
+  json["skill"] = text(specialist.skill);
+}
+
 struct Loaded {
   OpenedSource source;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<LanguageModel> model;
-  std::shared_ptr<const ActiveSet> active;  // what generate.active points to
+  Specialist specialist;
   GenerateOptions generate;
   SequenceOptions sequence;
 };
@@ -43,12 +49,16 @@ struct Loaded {
 Result<Loaded> Load(const Cli& cli, const RunOptions& options) {
   Loaded loaded;
   CMF_TRY(loaded.source, options.model.Open(cli));
-  CMF_TRY(loaded.active, options.active.Make(loaded.source));
-  loaded.generate.active = loaded.active.get();
+  CMF_CHECK(CheckRunnable(loaded.source));
   loaded.generate.max_tokens = options.max_tokens;
   CMF_TRY(loaded.generate.sampling, options.sampling.Make(loaded.source.sampling));
   CMF_TRY(loaded.tokenizer, LoadTokenizer(loaded.source));
-  CMF_TRY(loaded.model, LoadModel(cli, loaded.source, options.compute));
+  std::vector<TokenId> routed_by;
+  if (options.has_prompt) {
+    CMF_TRY(routed_by, RoutingTokens(*loaded.tokenizer, options.prompt));
+  }
+  CMF_TRY(loaded.specialist, LoadSpecialist(cli, loaded.source, options.compute, options.specialist, routed_by));
+  loaded.generate.active = loaded.specialist.active();
   loaded.generate.eos = EosIds(loaded.source);
   CMF_TRY(loaded.sequence, options.compute.Sequence());
   return loaded;
@@ -60,11 +70,11 @@ Result<int> Complete(const Cli& cli, const RunOptions& options, const Loaded& lo
   std::unique_ptr<Sequence> sequence;
   std::vector<TokenId> history;
   if (!options.state.empty()) {
-    CMF_TRY(SavedState saved, LoadState(options.state, *loaded.model));
+    CMF_TRY(SavedState saved, LoadState(options.state, *loaded.specialist.model));
     sequence = std::move(saved.sequence);
     history = std::move(saved.tokens);
   } else {
-    CMF_TRY(sequence, loaded.model->NewSequence(loaded.sequence));
+    CMF_TRY(sequence, loaded.specialist.model->NewSequence(loaded.sequence));
   }
   CMF_TRY(std::vector<TokenId> prompt,
           loaded.tokenizer->Encode(options.prompt, {.add_special = history.empty()}));
@@ -85,7 +95,7 @@ Result<int> Complete(const Cli& cli, const RunOptions& options, const Loaded& lo
     return !stops.stopped();
   };
   CMF_TRY(const GenerateResult result,
-          Generate(*loaded.model, *sequence, prompt, loaded.generate, on_token, control,
+          Generate(*loaded.specialist.model, *sequence, prompt, loaded.generate, on_token, control,
                    std::span(history).first(static_cast<size_t>(consumed_before))));
   show(stops.Push(stream->Finish()));
   show(stops.Finish());
@@ -102,6 +112,7 @@ Result<int> Complete(const Cli& cli, const RunOptions& options, const Loaded& lo
                  {"tokens", result.tokens},
                  {"finish", FinishName(result.finish)},
                  {"context_is_full", result.context_is_full}};
+    AddChosen(json, loaded.specialist);
     AddTimings(json, static_cast<int64_t>(prompt.size()), result.prompt_seconds,
                static_cast<int64_t>(result.tokens.size()), result.decode_seconds);
     PrintJson(DumpJson(json));
@@ -132,13 +143,14 @@ Result<ChatSession> MakeSession(const RunOptions& options, const Loaded& loaded)
   if (!options.tools.empty()) {
     CMF_TRY(chat_options.tools, ReadToolsFile(options.tools));
   }
-  ChatSession session(loaded.model, loaded.tokenizer, std::move(chat), std::move(chat_options));
+  ChatSession session(loaded.specialist.model, loaded.tokenizer, std::move(chat), std::move(chat_options));
   if (!options.system.empty()) session.SetSystem(options.system);
   return session;
 }
 
 // One user message through the chat template.
-Result<int> AnswerOnce(const Cli& cli, const RunOptions& options, ChatSession& session) {
+Result<int> AnswerOnce(const Cli& cli, const RunOptions& options, ChatSession& session,
+                       const Specialist& specialist) {
   ChatSink sink;
   bool dim = false;
   const bool colour = StdoutHasColour();
@@ -159,7 +171,9 @@ Result<int> AnswerOnce(const Cli& cli, const RunOptions& options, ChatSession& s
   if (!asked) return Fail(TemplateError(std::move(asked).error(), session.template_origin()));
   const ChatTurn& turn = *asked;
   if (cli.common.json) {
-    PrintJson(DumpJson(TurnJson(options.prompt, turn)));
+    Json json = TurnJson(options.prompt, turn);
+    AddChosen(json, specialist);
+    PrintJson(DumpJson(json));
   } else {
     Print("\n");
     for (const ToolCall& call : turn.answer.tool_calls) fmt::print("[{}({})]\n", call.name, call.arguments);
@@ -177,7 +191,7 @@ Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
       return Fail(ErrorKind::kUsage, "run: --raw, --state and --save-state need --prompt");
     }
   }
-  CMF_TRY(const Loaded loaded, Load(cli, options));
+  CMF_TRY(Loaded loaded, Load(cli, options));
   if (!options.save_state.empty()) CMF_CHECK(CheckOutput(loaded.source, options.save_state));
   // Without a template of its own a model most often was not trained to chat: its text is continued.
   const bool has_template = loaded.source.chat && !loaded.source.chat->chat_template.empty();
@@ -185,8 +199,8 @@ Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
       options.raw || !has_template || !options.state.empty() || !options.save_state.empty();
   if (options.has_prompt && !is_chat && completes) return Complete(cli, options, loaded);
   CMF_TRY(ChatSession session, MakeSession(options, loaded));
-  if (options.has_prompt && !is_chat) return AnswerOnce(cli, options, session);
-  return ChatInTerminal(cli, options, session);
+  if (options.has_prompt && !is_chat) return AnswerOnce(cli, options, session, loaded.specialist);
+  return ChatInTerminal(cli, options, session, loaded.specialist, *loaded.tokenizer);
 }
 
 void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& options, bool is_chat) {
@@ -208,7 +222,7 @@ void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& op
   command->add_flag("--no-think", options->no_think, "Ask the template for an answer without reasoning");
   command->add_option("--tools", options->tools, "JSON: a list of tools that the model may call");
   options->compute.AddTo(command);
-  options->active.AddTo(command);
+  options->specialist.AddTo(command);
   command->callback([&cli, options, prompt, is_chat] {
     options->has_prompt = prompt && prompt->count() > 0;
     cli.action = [&cli, options, is_chat] { return Run(cli, *options, is_chat); };

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/active_flags.h"
 #include "cli/model_argument.h"
 #include "cli/sampling_flags.h"
+#include "cli/specialist_flags.h"
 #include "generate/chat_session.h"
 
 namespace cmforge::cli {
@@ -14,8 +14,8 @@ namespace cmforge::cli {
 struct RunOptions {
   ModelArgument model;
   ComputeFlags compute;
-  ActiveFlags active;
   SamplingFlags sampling;
+  SpecialistFlags specialist{.follows_file = true};
   std::string prompt, system, tools, save_state, state;
   std::vector<std::string> stop;
   int64_t max_tokens = 256;
@@ -27,6 +27,7 @@ struct RunOptions {
 
 /// The conversation in the terminal (or through a pipe): reads messages until the input ends. With --json stdout has one
 /// object a line: an answer, {"info"} from a command, or {"error"} for a line that failed.
-Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session);
+Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session, Specialist& specialist,
+                           const Tokenizer& tokenizer);
 
 }  // namespace cmforge::cli

@@ -238,8 +238,7 @@ const TaskMask* MaskCatalog::Initial() const {
   if (const TaskMask* mask = Find(default_task)) return mask;
   const auto it = std::find_if(masks.begin(), masks.end(),
                                [](const TaskMask& m) { return m.priority == MaskPriority::kFallback; });
-  if (it != masks.end()) return &*it;
-  return masks.empty() ? nullptr : &masks.front();
+  return it == masks.end() ? nullptr : &*it;
 }
 
 Result<MaskCatalog> ReadMasks(Bytes section, const MaskGeometry& geometry) {

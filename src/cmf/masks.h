@@ -58,7 +58,7 @@ struct MaskCatalog {
 
   [[nodiscard]] bool empty() const { return masks.empty(); }
   [[nodiscard]] const TaskMask* Find(std::string_view name) const;
-  /// What a runtime starts with: default_task, else the first Fallback, else the first mask; null when empty.
+  /// What a runtime starts with: default_task, else the first Fallback; null (the whole model) without either.
   [[nodiscard]] const TaskMask* Initial() const;
 };
 

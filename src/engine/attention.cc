@@ -47,22 +47,74 @@ class Runner {
     StoreKeys();
     Attend();
     const ProfileScope scope(pass_.profile, Operator::kAttentionProducts);
+    if (has_mask_) {
+      MultiplyLive(pass_, a_.o, visit_, &ActiveSet::heads, dim_, attended_, out);
+      return;
+    }
     pass_.work.inner.Set(attended_, pass_.rows, a_.heads * dim_);
     Multiply(pass_, pass_.work.inner, {{&a_.o, out}});
   }
 
  private:
+  /// The mask of a span's heads, or null.
+  [[nodiscard]] const uint8_t* Heads(const RowSpan& span) const {
+    if (span.active == nullptr || visit_ >= pass_.network.visits()) return nullptr;
+    return MaskRow(span.active->heads, pass_.network, visit_);
+  }
+
+  /// Finds the heads that some row of the pass needs. Keys and values are kept for all of them: a sequence may go on
+  /// under another mask.
+  void FindLiveHeads() {
+    is_live_.assign(static_cast<size_t>(a_.heads), 0);
+    has_mask_ = false;
+    for (const RowSpan& span : pass_.spans) {
+      const uint8_t* heads = Heads(span);
+      has_mask_ = has_mask_ || heads != nullptr;
+      for (int64_t h = 0; h < a_.heads; ++h) {
+        if (heads == nullptr || HasBit(heads, h)) is_live_[static_cast<size_t>(h)] = 1;
+      }
+    }
+  }
+
+  /// Queries of live heads only.
+  void ProjectLiveQueries() {
+    Observe(pass_, a_.q, pass_.work.input);
+    std::vector<MatMulJob> jobs;
+    for (int64_t h = 0; h < a_.heads; ++h) {
+      if (is_live_[static_cast<size_t>(h)] == 0) continue;
+      if (jobs.empty() || jobs.back().rows.end != h * q_stride_) {
+        MatMulJob& job = jobs.emplace_back();
+        job.weight = &a_.q.weight;
+        job.input = &pass_.work.input;
+        job.out = q_;
+        job.out_stride = a_.q.rows();
+        job.rows.begin = h * q_stride_;
+      }
+      jobs.back().rows.end = (h + 1) * q_stride_;
+    }
+    if (!jobs.empty()) MatMul(pass_.work.context, jobs, pass_.mode);
+    for (const MatMulJob& job : jobs) {
+      if (a_.q.bias.empty()) break;
+      for (int64_t row = 0; row < pass_.rows; ++row) {
+        pass_.kernels.add_scaled(a_.q.bias.data() + job.rows.begin, 1.0f, job.rows.end - job.rows.begin,
+                                 q_ + row * a_.q.rows() + job.rows.begin);
+      }
+    }
+  }
+
   void Project(const float* in) {
     const ProfileScope scope(pass_.profile, Operator::kAttentionProducts);
     Workspace& work = pass_.work;
     std::vector<Product> products;
     q_ = work.q.Get(pass_.rows * a_.q.rows());
-    products.push_back({&a_.q, q_});
+    FindLiveHeads();
+    if (!has_mask_) products.push_back({&a_.q, q_});
     if (a_.k) products.push_back({&*a_.k, k_ = work.k.Get(pass_.rows * a_.k->rows())});
     if (a_.v) products.push_back({&*a_.v, v_ = work.v.Get(pass_.rows * a_.v->rows())});
     if (a_.g) products.push_back({&*a_.g, gate_ = work.gate.Get(pass_.rows * a_.g->rows())});
     work.input.Set(in, pass_.rows, pass_.hidden());
     Multiply(pass_, work.input, products);
+    if (has_mask_) ProjectLiveQueries();
     if (a_.is_value_key && a_.k) {
       v_ = work.v.Get(pass_.rows * a_.k->rows());
       std::copy_n(k_, pass_.rows * a_.k->rows(), v_);
@@ -121,7 +173,13 @@ class Runner {
         task.count = std::min(rows_per_task, span.count - n);
         task.first = First(span.position + n);
         task.last = span.position + n + task.count - 1;
-        for (task.kv_head = 0; task.kv_head < a_.kv_heads; ++task.kv_head) tasks.push_back(task);
+        for (task.kv_head = 0; task.kv_head < a_.kv_heads; ++task.kv_head) {
+          if (HasLiveHead(span, task.kv_head)) {
+            tasks.push_back(task);
+          } else {
+            ClearHeads(task);
+          }
+        }
       }
     }
     const auto count = static_cast<int64_t>(tasks.size());
@@ -186,6 +244,20 @@ class Runner {
     }
   }
 
+  [[nodiscard]] bool HasLiveHead(const RowSpan& span, int64_t kv_head) const {
+    const uint8_t* heads = Heads(span);
+    if (heads == nullptr) return true;
+    for (int64_t g = 0; g < group_; ++g) {
+      if (HasBit(heads, kv_head * group_ + g)) return true;
+    }
+    return false;
+  }
+
+  void ClearHeads(const Task& task) const {
+    for (int64_t row = task.row; row < task.row + task.count; ++row)
+      std::fill_n(attended_ + (row * a_.heads + task.kv_head * group_) * dim_, group_ * dim_, 0.0f);
+  }
+
   [[nodiscard]] int64_t First(int64_t position) const {
     return a_.window > 0 ? std::max<int64_t>(0, position - a_.window + 1) : 0;
   }
@@ -224,9 +296,7 @@ class Runner {
 
   /// Divides by the softmax sums and applies masks and output gates.
   void Finish(const Task& task, const AttendQuery* states) const {
-    const uint8_t* heads = task.span->active == nullptr || visit_ >= pass_.network.visits()
-                               ? nullptr
-                               : MaskRow(task.span->active->heads, pass_.network, visit_);
+    const uint8_t* heads = Heads(*task.span);
     for (int64_t n = 0; n < task.count; ++n) {
       for (int64_t g = 0; g < group_; ++g) {
         const int64_t row = task.row + n, head = task.kv_head * group_ + g;
@@ -255,6 +325,7 @@ class Runner {
     ForRange(pass_, pass_.rows, a_.heads * dim_ * 2, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         for (int64_t head = 0; head < a_.heads; ++head) {
+          if (is_live_[static_cast<size_t>(head)] == 0) continue;
           NormAndTurn(q_ + row * a_.q.rows() + head * q_stride_, a_.q_norm, row);
         }
       }
@@ -265,6 +336,8 @@ class Runner {
   const Attention& a_;
   const int64_t visit_, group_, dim_, q_stride_, half_;
   const float *cosines_, *sines_;
+  bool has_mask_ = false;           // some row of the pass has a mask of heads
+  std::vector<uint8_t> is_live_;    // by head: some row of the pass needs it
   float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *gate_ = nullptr, *attended_ = nullptr,
         *parts_ = nullptr;
 };

@@ -15,11 +15,7 @@ std::vector<RowRange> LiveRuns(const Pass& pass, int64_t visit, int64_t width) {
   for (const RowSpan& span : pass.spans) {
     const uint8_t* bits = span.active == nullptr ? nullptr : MaskRow(span.active->ffn, pass.network, visit);
     if (bits == nullptr) return {{0, width}};
-    for (int64_t g = 0; g < groups; ++g) {
-      const int64_t begin = g * kGroup / 8, end = std::min((g + 1) * kGroup / 8, (width + 7) / 8);
-      if (std::any_of(bits + begin, bits + end, [](uint8_t byte) { return byte != 0; }))
-        is_live[static_cast<size_t>(g)] = 1;
-    }
+    for (const int32_t g : LiveColumnGroups(bits, 1, width)) is_live[static_cast<size_t>(g)] = 1;
   }
   std::vector<RowRange> runs;
   for (int64_t g = 0; g < groups; ++g) {
@@ -97,6 +93,10 @@ void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const flo
         }
       }
     });
+  }
+  if (is_masked) {
+    MultiplyLive(pass, ffn.down, visit, &ActiveSet::ffn, 1, gate, out);
+    return;
   }
   work.inner.Set(gate, pass.rows, width);
   Multiply(pass, work.inner, {{&ffn.down, out}});

@@ -123,6 +123,16 @@ void RunLayer(Pass& pass, const Layer& layer, int64_t visit, float* x);
 [[nodiscard]] inline bool HasBit(const uint8_t* bits, int64_t index) {
   return (bits[index / 8] >> (index % 8)) & 1;
 }
+using MaskRows = std::vector<std::vector<uint8_t>> ActiveSet::*;
+
+/// Groups of 32 columns with a live one, ascending; each bit stands for `unit` columns.
+[[nodiscard]] std::vector<int32_t> LiveColumnGroups(const uint8_t* bits, int64_t unit, int64_t columns);
+
+/// out = linear(in), bias added, where the masks' `field` says which columns of `in` can be other than 0, `unit`
+/// columns a bit. Dead groups of 32 columns are neither read nor multiplied.
+void MultiplyLive(Pass& pass, const Linear& linear, int64_t visit, MaskRows field, int64_t unit, const float* in,
+                  float* out);
+
 [[nodiscard]] bool IsLayerOn(const ActiveSet* active, const Network& network, int64_t visit);
 
 }  // namespace cmforge::engine

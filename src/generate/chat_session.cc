@@ -106,6 +106,13 @@ Result<void> ChatSession::SetMessages(const Json& messages) {
   return {};
 }
 
+void ChatSession::Switch(std::shared_ptr<const LanguageModel> model, const ActiveSet* active) {
+  sequence_.reset();
+  consumed_.clear();
+  model_ = std::move(model);
+  options_.generate.active = active;
+}
+
 // Brings the sequence to a state that is a prefix of `tokens`, keeping as much as it can; returns its length.
 // At least one token is left to feed, since it gives the logits.
 Result<int64_t> ChatSession::Align(const std::vector<TokenId>& tokens) {

@@ -64,6 +64,10 @@ class ChatSession {
   /// Takes over a whole conversation. Fails: as ParseChatRequest; kUsage also for a message without a role.
   Result<void> SetMessages(const Json& messages);
 
+  /// Goes on with other weights, or under another task mask (null: none), which must outlive their use. What the
+  /// sequence has consumed is read anew with the next turn.
+  void Switch(std::shared_ptr<const LanguageModel> model, const ActiveSet* active);
+
   /// Adds a user message and generates the answer. An interrupted answer is kept as far as it came; when the
   /// turn fails, the conversation is as before.
   Result<ChatTurn> Ask(const std::string& text, const ChatSink& sink, const RunControl& control);

@@ -22,6 +22,10 @@ struct QuantizedRows {
     std::unique_ptr<QuantizedRows> rows;
   };
   std::vector<ForColumns> for_columns;
+
+  // A product that skips groups of columns: the live ones side by side (live_groups.h).
+  std::vector<float> live_x;
+  std::unique_ptr<Activations> live;
 };
 
 /// The int8 form of `input` for `weight`, made now if this is the first to want it.

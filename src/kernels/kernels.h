@@ -125,7 +125,14 @@ struct MatMulJob {
   int64_t out_stride = 0;
   std::span<const int32_t> tokens;  // rows of `input` to use, in this order (experts); empty = all
   RowRange rows;                    // weight rows to compute, others are not written; {0, 0} = all
+  // Groups of 32 columns that take part, ascending; empty = all. The others are neither read nor multiplied, whatever
+  // the input has there. The matrix CanSkipGroups; no other job of the call may read the same input.
+  std::span<const int32_t> groups = {};
 };
+
+/// Whether a product can leave out groups of columns: all encodings of integers in fast mode (but q4_block whose
+/// groups straddle rows), f32, f16 and bf16 in both. In exact mode the other encodings are decoded row by row.
+[[nodiscard]] bool CanSkipGroups(const LinearWeight& weight, ComputeMode mode);
 
 /// Computes every job; outputs must not overlap inputs or each other. Exactly zero activations may skip work.
 /// Non-finite activations make their whole output row non-finite. Asserts on mismatched sizes (our mistake).

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
+#include <deque>
 #include <new>
 #include <vector>
 
 #include "base/bytes.h"
 #include "kernels/activations.h"
 #include "kernels/kernels.h"
+#include "kernels/live_groups.h"
 #include "kernels/table.h"
 
 namespace cmforge {
@@ -23,6 +25,7 @@ constexpr int64_t kManyTokens = 8;
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
 struct Plan {
   const MatMulJob* job;
+  const LiveGroups* live;  // of a product that skips columns, or null
   ProductFn product;
   bool is_integer;
   TokenRows tokens;
@@ -31,7 +34,10 @@ struct Plan {
   int64_t first_task;
   int64_t arranged_offset;  // in the context's shared memory
 
-  [[nodiscard]] const WeightLayout& weight() const { return job->weight->layout(); }
+  /// What the product runs on; under `live` without its rows.
+  [[nodiscard]] const WeightLayout& weight() const {
+    return live != nullptr ? live->layout() : job->weight->layout();
+  }
 };
 
 /// Whether both products read the same tokens in the same order.
@@ -83,6 +89,25 @@ int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRa
   return std::max<int64_t>(1, (wanted + grain - 1) / grain) * grain;
 }
 
+/// Rows [begin, end) of a product that skips columns, gathered block by block.
+void MultiplyLive(const Plan& plan, int64_t begin, int64_t end, std::byte* memory, std::byte* scratch) {
+  const int64_t step = LiveGroups::BlockRows(plan.tokens.count);
+  for (int64_t row = begin; row < end; row += step) {
+    const int64_t rows = std::min(step, end - row);
+    LiveGroups::Block block;
+    plan.live->Gather(row, row + rows, memory, block);
+    plan.product(block.layout, 0, rows, plan.tokens, plan.job->out + row, plan.job->out_stride, scratch);
+  }
+}
+
+/// What lies outside the codes, from the whole matrix and the whole input.
+void AddWholeOverlay(const Plan& plan, int64_t begin, int64_t end) {
+  TokenRows tokens = FloatRowsOf(*plan.job->input);
+  tokens.index = plan.job->tokens.empty() ? nullptr : plan.job->tokens.data();
+  tokens.count = plan.tokens.count;
+  AddOverlay(plan.job->weight->layout(), begin, end, tokens, plan.job->out, plan.job->out_stride);
+}
+
 }  // namespace
 
 void KernelContext::Memory::Reserve(int64_t wanted) {
@@ -118,12 +143,17 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
   std::vector<Plan> plans;
   plans.reserve(jobs.size());
   int64_t tasks = 0;
-  int64_t scratch = 0;
+  int64_t scratch = 0, gathered = 0;
+  std::deque<LiveGroups> live;  // stay where they are
   for (const MatMulJob& job : jobs) {
-    const WeightLayout& w = job.weight->layout();
-    assert(job.input->cols() == w.cols);
+    assert(job.input->cols() == job.weight->cols());
     Plan plan = {};
     plan.job = &job;
+    if (!job.groups.empty()) {
+      assert(CanSkipGroups(*job.weight, mode));
+      plan.live = &live.emplace_back(job.weight->layout(), job.groups);
+    }
+    const WeightLayout& w = plan.weight();
     plan.rows = job.rows;
     if (plan.rows.begin == 0 && plan.rows.end == 0) plan.rows.end = w.rows;
     assert(0 <= plan.rows.begin && plan.rows.begin <= plan.rows.end && plan.rows.end <= w.rows);
@@ -132,9 +162,11 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     if (count == 0 || rows == 0) continue;
     plan.is_integer = mode == ComputeMode::kFast && w.is_integer;
     plan.product = plan.is_integer ? table.integer[static_cast<size_t>(w.dtype)] : table.exact;
-    plan.tokens = plan.is_integer ? QuantizeFor(table, pool, *job.input, w) : FloatRowsOf(*job.input);
-    plan.tokens.index = job.tokens.empty() ? nullptr : job.tokens.data();
+    Activations& input = plan.live ? LiveColumns(*job.input, job.groups, job.tokens) : *job.input;
+    plan.tokens = plan.is_integer ? QuantizeFor(table, pool, input, w) : FloatRowsOf(input);
+    plan.tokens.index = job.tokens.empty() || plan.live ? nullptr : job.tokens.data();
     plan.tokens.count = count;
+    if (plan.live) gathered = std::max(gathered, plan.live->BlockBytes(LiveGroups::BlockRows(count)));
     plan.tokens.wants_prefetch = wants_prefetch;
     plan.first_task = tasks;
     plan.rows_per_task = RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads());
@@ -143,7 +175,7 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     plans.push_back(plan);
   }
   ArrangeTokens(table, context, plans);
-  context.ReserveScratch(scratch);
+  context.ReserveScratch(gathered + scratch);
   pool.Run(tasks, [&](int64_t task, int worker) {
     const auto after =
         std::upper_bound(plans.begin(), plans.end(), task,
@@ -151,11 +183,13 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     const Plan& plan = *std::prev(after);
     const int64_t begin = plan.rows.begin + (task - plan.first_task) * plan.rows_per_task;
     const int64_t end = std::min(plan.rows.end, begin + plan.rows_per_task);
-    plan.product(plan.weight(), begin, end, plan.tokens, plan.job->out, plan.job->out_stride,
-                 context.Scratch(worker));
-    if (plan.is_integer && plan.weight().overlay != nullptr) {
-      AddOverlay(plan.weight(), begin, end, plan.tokens, plan.job->out, plan.job->out_stride);
+    if (plan.live) {
+      MultiplyLive(plan, begin, end, context.Scratch(worker), context.Scratch(worker) + gathered);
+    } else {
+      plan.product(plan.weight(), begin, end, plan.tokens, plan.job->out, plan.job->out_stride,
+                   context.Scratch(worker));
     }
+    if (plan.is_integer && plan.job->weight->layout().overlay != nullptr) AddWholeOverlay(plan, begin, end);
   });
 }
 

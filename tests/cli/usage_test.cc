@@ -13,7 +13,7 @@ TEST_F(Usage, EveryCommandHasHelpWithAnExample) {
   const Ran help = Run({"--help"});
   EXPECT_EQ(help.status, 0);
   for (const char* command : {"convert", "info", "verify", "sign", "shard", "unshard", "compact", "diff", "export", "defrag", "dequant", "run", "chat", "logits", "generate",
-                              "tokenize", "detokenize", "ppl", "bench", "template", "jinja"}) {
+                              "tokenize", "detokenize", "ppl", "bench", "template", "jinja", "mask", "skill", "route"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
     const Ran one = Run({command, "--help"});
     EXPECT_EQ(one.status, 0) << command;

@@ -129,6 +129,8 @@ TEST(Masks, TheFirstTaskIsTheDefaultThenTheFallback) {
   EXPECT_EQ(catalog.Initial()->name, "sql");
   catalog.default_task = "gone";
   EXPECT_EQ(catalog.Initial()->name, "general") << "the fallback";
+  for (TaskMask& mask : catalog.masks) mask.priority = MaskPriority::kNormal;
+  EXPECT_EQ(catalog.Initial(), nullptr) << "without either, the whole model";
   EXPECT_EQ(MaskCatalog{}.Initial(), nullptr);
   EXPECT_EQ(catalog.Find("nothing"), nullptr);
 }

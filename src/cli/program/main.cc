@@ -21,7 +21,7 @@ int Run(int argc, char** argv) {
   cli.app.set_version_flag("--version", fmt::format("cmforge {} ({})", CMFORGE_VERSION, IsaName(BestIsa())));
   for (auto* add : {AddRun, AddChat, AddConvert, AddRequant, AddInfo, AddVerify, AddDequant, AddPpl, AddBench, AddLogits,
                     AddGenerate, AddTokenize, AddDetokenize, AddTemplate, AddJinja, AddCoreml,
-                    AddMoeStats, AddMoeMask, AddMoeDefrag,
+                    AddMask, AddSkill, AddRoute, AddMoeStats, AddMoeMask, AddMoeDefrag,
                     AddSign, AddShard, AddUnshard, AddCompact, AddDiff, AddExport, AddDefrag}) {
     add(cli);
   }
