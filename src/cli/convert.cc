@@ -63,7 +63,7 @@ void AddConvert(Cli& cli) {
   command
       ->add_option("--shard-max-gb", options->extras.shard_max_gb,
                    "Write shards OUTPUT-0000N-of-0000M.cmf of at most so many gigabytes, weighed as float32")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-9, 1e9));
   command->add_option("--defrag", options->extras.defrag,
                       "Folder with tensors/*.npy (baked feed-forward weights) and ffn_keep.npy: cut the other neurons");
   command->add_flag("--resume", options->extras.resume,

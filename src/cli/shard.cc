@@ -39,6 +39,7 @@ void AddShard(Cli& cli) {
   command
       ->add_option("--shard-max-gb", options->max_gb,
                    "Close a shard before it passes so many gigabytes, weighed as float32 (quantized shards are smaller)")
+      ->check(CLI::Range(1e-9, 1e9))
       ->required();
   command->callback([&cli, options] { cli.action = [&cli, options] { return Shard(cli, *options); }; });
 }
