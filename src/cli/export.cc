@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
+#include "cmf/checked_source.h"
 #include "convert/export.h"
 
 namespace cmforge::cli {
@@ -47,8 +48,12 @@ Result<int> Export(const Cli& cli, const Options& options) {
                 fmt::format("{}: a standalone skill is not a model: apply it to its base first", source.path));
   }
   CMF_TRY(const auto side_files, SideFiles(source));
+  std::optional<cmf::CheckedSource> checked;
+  if (source.cmf) {
+    CMF_TRY(checked, cmf::CheckedSource::Of(*source.cmf));
+  }
   ExportInput input;
-  input.tensors = source.tensors.get();
+  input.tensors = checked ? &*checked : source.tensors.get();
   input.config = *source.config;
   input.chat = source.chat ? &*source.chat : nullptr;
   input.sampling = source.sampling;

@@ -2,6 +2,7 @@
 #include "cmf/verify.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -137,9 +138,17 @@ void AddVerify(Cli& cli) {
   CLI::App* command =
       cli.Add("verify", "Check every hash, tensor, shard and signature", "cmforge verify model.cmf");
   command->add_option("MODEL", *path, "A .cmf file (any shard of a set) or a checkpoint")->required();
-  command->add_option("--public-key", *key, "64 hex digits: demand a signature by this key");
-  command->callback(
-      [&cli, path, key] { cli.action = [&cli, path, key] { return Verify(cli, *path, *key); }; });
+  const CLI::Option* option =
+      command->add_option("--public-key", *key, "64 hex digits: demand a signature by this key");
+  command->callback([&cli, path, key, option] {
+    // Whoever gives a key demands a signer, even when a script's variable turns out to be empty.
+    const char* variable = std::getenv(option->get_envname().c_str());
+    const bool demands_signer = option->count() > 0 || variable != nullptr;
+    cli.action = [&cli, path, key, demands_signer]() -> Result<int> {
+      if (demands_signer) CMF_CHECK(cmf::CheckPublicKey(*key));
+      return Verify(cli, *path, *key);
+    };
+  });
 }
 
 }  // namespace cmforge::cli

@@ -1,8 +1,7 @@
 // TensorEncoder.
 #include "convert/tensor_encoder.h"
 
-#include "cmf/file.h"
-#include "cmf/hash64.h"
+#include "cmf/checked_source.h"
 #include "quant/encoding.h"
 #include "quant/least_error.h"
 #include "quant/relayout.h"
@@ -30,13 +29,7 @@ Result<TensorView> TensorEncoder::Read(const PlannedTensor& tensor) {
   const auto in_tensor = [&](Error error) {
     return Fail(std::move(error).In(fmt::format("{}: tensor '{}'", source_.path(), tensor.name)));
   };
-  if (file_ != nullptr) {
-    const uint64_t recorded = file_->PlaceOf(*file_->Find(tensor.name)).hash, actual = cmf::Hash64(view.bytes);
-    if (recorded != actual) {
-      return in_tensor({ErrorKind::kCorrupt, fmt::format("its hash is {}, {} is recorded: these bytes were changed",
-                                                         cmf::Hash64Hex(actual), cmf::Hash64Hex(recorded))});
-    }
-  }
+  if (file_ != nullptr) CMF_CHECK(cmf::CheckPayload(*file_, *file_->Find(tensor.name), view.bytes));
   if (!Changes(tensor)) return view;
   auto payload = std::make_shared<std::vector<std::byte>>();
   if (auto moved = settings_.mean_bits ? std::nullopt : Relayout(view, tensor.dtype)) {

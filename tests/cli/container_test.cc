@@ -52,6 +52,7 @@ TEST_F(Container, SignedFilesVerifyUntilAnythingChanges) {
   EXPECT_EQ(verify({"--public-key", key}).status, 0);
   EXPECT_EQ(verify({"--public-key", std::string(64, 'a')}).status, 1);
   EXPECT_EQ(verify({"--public-key", "abc"}).status, 2);
+  EXPECT_EQ(verify({"--public-key", ""}).status, 2);
   Flip("m.cmf", TensorOffset("m.cmf") - 1);  // padding: no hash covers it, the signature does
   EXPECT_EQ(verify({}).status, 1);
   EXPECT_EQ(verify({}).json()["signature"], "invalid");
@@ -67,6 +68,12 @@ TEST_F(Container, SignedFilesVerifyUntilAnythingChanges) {
 
 TEST_F(Container, ADemandedSignerIsDemandedOfEverySource) {
   const std::string key(64, 'a');
+  for (const std::string& source : {Path("m.cmf"), kCheckpoint}) {
+    EXPECT_EQ(Run({"verify", source}).status, 0) << source;
+    EXPECT_EQ(Run({"verify", source, "--public-key", ""}).status, 2) << source;
+    EXPECT_EQ(Run({"verify", source}, "", {"CMFORGE_PUBLIC_KEY="}).status, 2) << source;
+    EXPECT_EQ(Run({"verify", source}, "", {"CMFORGE_VERIFY_PUBLIC_KEY="}).status, 2) << source;
+  }
   EXPECT_EQ(Run({"verify", kCheckpoint, "--public-key", key}).status, 1);
   fs::copy_file(kCheckpoint + "/model.safetensors", Path("w.safetensors"));
   EXPECT_EQ(Run({"verify", Path("w.safetensors"), "--public-key", key}).status, 1);

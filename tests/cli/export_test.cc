@@ -78,6 +78,29 @@ TEST_F(Export, WritesTokenizerTemplateAndIds) {
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
 }
 
+// Every payload and every section with a hash.
+TEST_F(Export, PassesNoDamageOn) {
+  for (const char* name : {"cmf/rs-qwen3-q8.cmf", "cmf/rs-qwen3_5-q8.cmf"}) {
+    const std::string bytes = Slurp(Data(name));
+    const Json info = Run({"info", Data(name).string(), "--json"}).json();
+    std::vector<std::pair<std::string, size_t>> places;
+    for (const Json& tensor : info["tensors"])
+      places.emplace_back("tensor '" + tensor["name"].get<std::string>() + "'", tensor["offset"].get<size_t>());
+    for (const Json& section : info["sections"])
+      if (section["name"] == "vocab") places.emplace_back("vocab", section["offset"].get<size_t>());
+    ASSERT_EQ(places.size(), info["tensors"].size() + 1) << "with a tokenizer";
+    for (const auto& [what, offset] : places) {
+      std::string damaged = bytes;
+      damaged.at(offset) = static_cast<char>(damaged[offset] ^ 1);
+      std::ofstream(Path("bad.cmf"), std::ios::binary) << damaged;
+      const Ran bad = Run({"export", Path("bad.cmf"), "--output", Path("out")});
+      EXPECT_EQ(bad.status, 4) << what << bad.err;
+      EXPECT_NE(bad.err.find(what), std::string::npos) << bad.err;
+      EXPECT_FALSE(fs::exists(Path("out"))) << what;
+    }
+  }
+}
+
 TEST_F(Export, NeverMixesWithWhatIsThere) {
   fs::create_directory(Path("out"));
   std::ofstream(Path("out/notes.txt")) << "mine";
