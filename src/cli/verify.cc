@@ -21,6 +21,7 @@ Json ReportJson(const cmf::VerifyReport& report) {
       {"checked", {{"sections", report.sections}, {"tensors", report.tensors}, {"bytes", report.bytes}}},
       {"signature", cmf::SignatureStateName(report.signature)},
       {"problems", Json::array()}};
+  if (report.lone_shard) json["only_shard"] = {{"no", report.lone_shard->no}, {"count", report.lone_shard->count}};
   for (const cmf::Problem& problem : report.problems)
     json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
   return json;
@@ -82,6 +83,13 @@ Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path, c
   return report;
 }
 
+// What of its set was not looked at.
+std::string OfSet(const cmf::VerifyReport& report) {
+  if (!report.lone_shard) return "";
+  return fmt::format("; shard {} of {}: the others are not here and were not checked", report.lone_shard->no,
+                     report.lone_shard->count);
+}
+
 bool IsCmf(const std::string& path) {
   std::error_code ignored;
   return !std::filesystem::is_directory(path, ignored) &&
@@ -119,8 +127,8 @@ Result<int> Verify(const Cli& cli, const std::string& path, const std::string& p
         fmt::print("{}: NOT RIGHT: {} problems in {} tensors, {}\n", path, report->problems.size(),
                    report->tensors, size);
       } else if (is_cmf) {
-        fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}\n", path, report->sections,
-                   report->tensors, size, cmf::SignatureStateName(report->signature));
+        fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}{}\n", path, report->sections, report->tensors, size,
+                   cmf::SignatureStateName(report->signature), OfSet(*report));
       } else {
         fmt::print("{}: OK: {} tensors, {}; a checkpoint carries no hashes, only its structure was checked\n",
                    path, report->tensors, size);

@@ -274,8 +274,15 @@ std::vector<std::filesystem::path> FindFiles(const std::filesystem::path& path, 
                                              VerifyReport& report) {
   const auto& shard = file.header().shard;
   const auto name = ParseShardName(path.filename().string());
-  if (!shard || shard->count < 2 || !name || name->no != shard->no || name->count != shard->count)
+  if (!shard || shard->count < 2) return {path};
+  if (name && (name->no != shard->no || name->count != shard->count)) {
+    report.problems.push_back({"shards", fmt::format("the header says shard {} of {}, the name says {} of {}: rename it",
+                                                     shard->no, shard->count, name->no, name->count)});
+  }
+  if (!report.problems.empty() || !name) {
+    report.lone_shard = {shard->no, shard->count};
     return {path};
+  }
   std::vector<std::filesystem::path> files;
   std::vector<std::string> missing;
   for (int64_t no = 1; no <= shard->count; ++no) {
@@ -287,6 +294,7 @@ std::vector<std::filesystem::path> FindFiles(const std::filesystem::path& path, 
       missing.push_back(sibling.filename().string());
     }
   }
+  if (files.size() == 1) report.lone_shard = {shard->no, shard->count};
   if (files.size() > 1 && !missing.empty()) {
     const size_t named = std::min(missing.size(), kMissingNamed);
     report.problems.push_back(

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ struct VerifyReport {
   uint64_t bytes = 0;  // hashed
   SignatureState signature = SignatureState::kAbsent;
   std::vector<Problem> problems;  // in file order
+  // One shard of several, when it alone was checked.
+  struct LoneShard {
+    int64_t no = 1, count = 1;
+  };
+  std::optional<LoneShard> lone_shard;
 
   [[nodiscard]] bool ok() const { return problems.empty(); }
 };
@@ -38,8 +44,8 @@ struct VerifyOptions {
 };
 
 /// Reads everything once, ahead and in parallel. Fails only when a file cannot be opened at all, or
-/// kCancelled. One shard whose siblings are all elsewhere verifies alone; if some are there, the missing ones
-/// are problems.
+/// kCancelled. One shard whose siblings are all elsewhere verifies alone, and the report says so; if some are there,
+/// the missing ones are problems. A name that contradicts the header is one too.
 Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptions& options, ThreadPool& pool,
                             const RunControl& run = {});
 

@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/json.h"
+#include "base/system_error.h"
 #include "checkpoint/canonical_source.h"
 #include "checkpoint/hf_config_writer.h"
 #include "checkpoint/safetensors_writer.h"
@@ -178,14 +179,29 @@ class FolderWriter {
     FolderWriter writer;
     std::error_code error;
     writer.folder_ = folder;
-    if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
+    const auto cannot = [&](std::error_code reason) {
+      const bool is_missing = reason == std::errc::no_such_file_or_directory || reason == std::errc::not_a_directory;
+      return Fail(is_missing ? ErrorKind::kNotFound : ErrorKind::kIo,
+                  fmt::format("{}: cannot create: {}", folder.string(), SystemFault(reason.value())));
+    };
+    const fs::file_status status = fs::status(folder, error);
+    if (fs::exists(status) && !fs::is_directory(status)) {
+      return Fail(ErrorKind::kUsage, fmt::format("{}: is not a folder: name a new one", folder.string()));
+    }
+    const bool is_taken = fs::is_directory(status) && !fs::is_empty(folder, error);
+    if (fs::is_directory(status) && error) return cannot(error);
+    if (is_taken) {
       return Fail(ErrorKind::kUsage,
                   fmt::format("{}: there is something here already: name a new folder", folder.string()));
     }
     writer.is_new_ = fs::create_directory(folder, error);
     if (error) {
-      const ErrorKind kind = error == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo;
-      return Fail(kind, fmt::format("{}: cannot create: {}", folder.string(), error.message()));
+      const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+      if (std::error_code ignored; error == std::errc::no_such_file_or_directory && !fs::exists(parent, ignored)) {
+        return Fail(ErrorKind::kNotFound,
+                    fmt::format("{}: cannot create: there is no folder {}: make it first", folder.string(), parent.string()));
+      }
+      return cannot(error);
     }
     return writer;
   }

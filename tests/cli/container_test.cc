@@ -112,7 +112,27 @@ TEST_F(Container, ShardsOpenByAnyNameAndGiveTheSameLogitsAndTheSameFileAgain) {
   fs::create_directory(folder_ / "alone");
   const fs::path second = files[1]["file"].get<std::string>();
   fs::copy_file(second, folder_ / "alone" / second.filename());
-  EXPECT_EQ(Run({"verify", (folder_ / "alone" / second.filename()).string()}).status, 0);
+  const std::string lone = (folder_ / "alone" / second.filename()).string();
+  const Ran verified = Run({"verify", lone});
+  EXPECT_EQ(verified.status, 0);
+  const std::string which = "shard 2 of " + std::to_string(files.size());
+  EXPECT_NE(verified.out.find(which + ": the others are not here"), std::string::npos) << verified.out;
+  EXPECT_EQ(Run({"verify", lone, "--json"}).json()["only_shard"], Json({{"no", 2}, {"count", files.size()}}));
+  EXPECT_FALSE(Run({"verify", second.string(), "--json"}).json().contains("only_shard"));
+  // Under a name of another shard, alone or beside the rest.
+  const std::string first = files[0]["file"].get<std::string>();
+  for (const std::string& renamed : {(folder_ / "alone" / fs::path(first).filename()).string(), first}) {
+    const std::string before = fs::exists(renamed) ? Slurp(renamed) : "";
+    fs::copy_file(second, renamed, fs::copy_options::overwrite_existing);
+    const Ran wrong = Run({"verify", renamed});
+    EXPECT_EQ(wrong.status, 1) << wrong.out;
+    EXPECT_NE(wrong.out.find("the header says " + which), std::string::npos) << wrong.out;
+    if (before.empty()) {
+      fs::remove(renamed);
+    } else {
+      std::ofstream(renamed, std::ios::binary) << before;
+    }
+  }
   const Ran alone = Run({"logits", (folder_ / "alone" / second.filename()).string(), "--tokens", "1"});
   EXPECT_EQ(alone.status, 3) << alone.err;
   EXPECT_NE(alone.err.find("shard 1 of"), std::string::npos) << alone.err;

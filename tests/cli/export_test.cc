@@ -106,7 +106,21 @@ TEST_F(Export, NeverMixesWithWhatIsThere) {
   std::ofstream(Path("out/notes.txt")) << "mine";
   EXPECT_EQ(Run({"export", "--output", Path("out")}).status, 2);
   EXPECT_EQ(Slurp(Path("out/notes.txt")), "mine");
-  EXPECT_EQ(Run({"export", "--output", Path("no/such/out")}).status, 3);
+  const auto refused = [&](const std::string& output, int status, const std::string& remedy) {
+    const Ran ran = Run({"export", "--output", output});
+    EXPECT_EQ(ran.status, status) << ran.err;
+    EXPECT_NE(ran.err.find(remedy), std::string::npos) << ran.err;
+  };
+  refused(Path("no/such/out"), 3, "make it first");
+  refused(Path("out/notes.txt"), 2, "name a new one");
+  std::ofstream(Path("empty"));
+  refused(Path("empty"), 2, "name a new one");
+  refused(Path("empty/out"), 3, "check the path");
+  if (getuid() != 0) {
+    fs::create_directory(Path("locked"));
+    fs::permissions(Path("locked"), fs::perms::owner_read | fs::perms::owner_exec);
+    refused(Path("locked/out"), 6, "change its permissions");
+  }
   EXPECT_EQ(Run({"export", Data("cmf/rs-skillfile.cmf").string(), "--output", Path("skill")}).status, 5);
   EXPECT_FALSE(fs::exists(Path("skill")));
 }
