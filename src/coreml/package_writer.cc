@@ -8,6 +8,7 @@
 #include "coreml/compile_part.h"
 #include "coreml/graphs/graphs.h"
 #include "coreml/meta_writer.h"
+#include "coreml/package_meta.h"
 #include "coreml/side_files.h"
 #include "mil/package.h"
 
@@ -34,16 +35,43 @@ Result<void> CheckPrefix(const std::string& prefix) {
                           prefix));
 }
 
-/// Only an older package or nothing may be replaced.
+/// Whether `entry` is what a package with `meta` consists of: a part named by its prefix or by meta.yaml itself, or
+/// one of the files beside the parts.
+bool BelongsToPackage(const fs::directory_entry& entry, const PackageMeta& meta) {
+  std::error_code error;
+  const std::string name = entry.path().filename().string();
+  if (!fs::is_directory(entry.symlink_status(error)))
+    return name == "meta.yaml" || name == ".DS_Store" || IsSideFile(name);
+  if (!name.ends_with(".mlpackage") && !name.ends_with(".mlmodelc")) return false;
+  const std::string stem = entry.path().stem().string();
+  for (const std::string& named : {meta.embeddings, meta.lm_head, meta.ffn}) {
+    if (!named.empty() && (name == named || stem == fs::path(named).stem())) return true;
+  }
+  const std::string prefix = meta.model_prefix.empty() ? "llama" : meta.model_prefix;
+  for (const char* part : {"_embeddings", "_lm_head", "_FFN", "_prefill"}) {
+    if (stem.starts_with(prefix + part)) return true;
+  }
+  return false;
+}
+
+/// Only an older package or nothing may be replaced: whatever else the folder holds would be lost with it.
 Result<void> CheckTarget(const fs::path& target) {
   std::error_code error;
   if (!fs::exists(target, error) || (fs::is_directory(target, error) && fs::is_empty(target, error))) return {};
-  if (fs::is_directory(target, error) && fs::exists(target / "meta.yaml", error) &&
-      !fs::exists(target / "model.safetensors", error))
-    return {};
-  return Fail(ErrorKind::kUsage,
-              fmt::format("{}: exists and is no package that could be replaced: give another name",
-                          target.string()));
+  const auto refuse = [&](const std::string& why) {
+    return Fail(ErrorKind::kUsage, fmt::format("{}: {}: give another name", target.string(), why));
+  };
+  const auto meta = ReadPackageMeta(target);
+  const bool is_package = meta && meta->context_length > 0 && !(meta->model_prefix.empty() && meta->ffn.empty());
+  if (!is_package) return refuse("exists and is no package that could be replaced");
+  std::vector<std::string> foreign;
+  for (fs::directory_iterator it(target, error), end; !error && it != end; it.increment(error)) {
+    if (!BelongsToPackage(*it, *meta)) foreign.push_back(it->path().filename().string());
+  }
+  if (error) return refuse(fmt::format("cannot be listed ({})", error.message()));
+  if (foreign.empty()) return {};
+  return refuse(fmt::format("holds '{}', which is no part of a package and would be lost if the folder were replaced",
+                            *std::min_element(foreign.begin(), foreign.end())));
 }
 
 class Writer {
@@ -198,6 +226,7 @@ Result<PackageReport> WritePackage(const PackageSource& source, const PackageOpt
   Writer writer(source, options, std::move(plan), staged.path(), pool, control);
   CMF_TRY(PackageReport report, writer.Write());
   CMF_CHECK(control.CheckCancelled());
+  CMF_CHECK(CheckTarget(target));  // again: writing takes minutes
   CMF_CHECK(staged.Commit());
   return report;
 }

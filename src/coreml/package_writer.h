@@ -50,8 +50,8 @@ struct PackageReport {
 
 /// The folder appears, or replaces an older package, only when it is complete. Memory: one tensor of the
 /// source and a few megabytes. The same input gives the same bytes.
-/// Fails: as PlanDecoder; kUsage (the target is no package folder and not empty, a prefix that readers would
-/// misunderstand), kCorrupt and kUnsupported (weights: tensor named), kIo, kCancelled.
+/// Fails: as PlanDecoder; kUsage (the target is no package folder and not empty, or holds something that is no
+/// part of a package; a prefix that readers would misunderstand), kCorrupt and kUnsupported (weights: tensor named), kIo, kCancelled.
 Result<PackageReport> WritePackage(const PackageSource& source, const PackageOptions& options,
                                    const std::filesystem::path& target, ThreadPool& pool,
                                    const RunControl& control);

@@ -1,6 +1,9 @@
 // Copying and making the side files.
 #include "coreml/side_files.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -195,6 +198,10 @@ class SideFiles {
 };
 
 }  // namespace
+
+bool IsSideFile(std::string_view name) {
+  return name == "config.json" || std::find(std::begin(kCopied), std::end(kCopied), name) != std::end(kCopied);
+}
 
 Result<std::vector<std::string>> WriteSideFiles(const PackageSource& source, const fs::path& folder) {
   return SideFiles(source, folder).Write();

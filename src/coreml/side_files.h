@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coreml/package_writer.h"
@@ -15,5 +16,8 @@ namespace cmforge::coreml {
 /// Returns their names. Fails: kIo, kCorrupt (a config.json that is no JSON object).
 Result<std::vector<std::string>> WriteSideFiles(const PackageSource& source,
                                                 const std::filesystem::path& folder);
+
+/// Whether a file of this name is one of those written or copied above.
+[[nodiscard]] bool IsSideFile(std::string_view name);
 
 }  // namespace cmforge::coreml

@@ -181,6 +181,51 @@ TEST(WritePackage, MakesSideFilesWhenTheSourceIsNoFolder) {
             std::string::npos);
 }
 
+TEST(WritePackage, ReplacesAPackageAndNothingElse) {
+  const GraphOptions graph{64, 8, 1, 4};
+  const fs::path folder = ScratchFolder() / "package";
+  ASSERT_TRUE(WriteFixture("qwen3_yarn", {64, 8, 2, 4}, folder, PackageForms::kBoth));
+  ASSERT_TRUE(WriteFixture("qwen3_yarn", graph, folder));  // another form and other chunks
+  std::ofstream(folder / "tokenizer.model") << "as published packages have it";
+  ASSERT_TRUE(WriteFixture("qwen3_yarn", graph, folder));
+  EXPECT_EQ(FilesIn(folder), (std::vector<std::string>{"config.json", "generation_config.json", "meta.yaml",
+                                                       "qwen_FFN_PF_chunk_01of01.mlpackage",
+                                                       "qwen_embeddings.mlpackage", "qwen_lm_head.mlpackage"}));
+  // Everything foreign is kept, and named.
+  const auto refused = [&](const std::string& named) {
+    const auto before = FilesIn(folder);
+    const auto report = WriteFixture("qwen3_yarn", graph, folder);
+    ASSERT_FALSE(report) << named;
+    EXPECT_EQ(report.error().kind, ErrorKind::kUsage);
+    EXPECT_NE(report.error().message.find(named), std::string::npos) << report.error().message;
+    EXPECT_EQ(FilesIn(folder), before);
+    EXPECT_EQ(FilesIn(folder.parent_path()), std::vector<std::string>{"package"});
+  };
+  for (const char* name : {"notes.txt", ".hidden", "model.safetensors", "qwen_lm_head.txt", "qwen_lm_head.mlmodelc"}) {
+    std::ofstream(folder / name) << "mine";
+    refused(fmt::format("'{}'", name));
+    fs::remove(folder / name);
+  }
+  for (const char* name : {"photos", "tokenizer.json", "other_lm_head.mlpackage", "qwen.mlpackage"}) {
+    fs::create_directories(folder / name / "inner");
+    refused(fmt::format("'{}'", name));
+    fs::remove_all(folder / name);
+  }
+  std::ofstream(folder / "z.txt") << "mine";
+  std::ofstream(folder / "a.txt") << "mine";
+  refused("'a.txt'");
+  fs::remove(folder / "z.txt");
+  fs::remove(folder / "a.txt");
+  // A meta.yaml of something else makes no package.
+  const std::string meta = ReadText(folder / "meta.yaml");
+  for (const char* other : {"title: holiday", "- a\n- b\n", ""}) {
+    std::ofstream(folder / "meta.yaml", std::ios::trunc) << other;
+    refused("no package that could be replaced");
+  }
+  std::ofstream(folder / "meta.yaml", std::ios::trunc) << meta;
+  EXPECT_TRUE(WriteFixture("qwen3_yarn", graph, folder));
+}
+
 TEST(WritePackage, CompletesConfigJson) {
   const fs::path folder = ScratchFolder() / "package";
   ASSERT_TRUE(WriteFixture("qwen3_5", {64, 8, 1, 4}, folder));
