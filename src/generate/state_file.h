@@ -1,6 +1,6 @@
 // A saved sequence: the model's snapshot and the tokens that led to it, in one file.
 //
-//   ["CMFSTATE"][version u32][token count u32][token ids i32 ...][snapshot bytes ...]
+//   ["CMFSTATE"][version u32][token count u32][checksum u64][token ids i32 ...][snapshot bytes ...]
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,8 @@ struct SavedState {
 Result<void> SaveState(const std::filesystem::path& path, const Sequence& sequence,
                        std::span<const TokenId> tokens);
 
-/// Fails: kNotFound, kCorrupt (not a state file, cut short), kUsage (of another model), kUnsupported (a newer
-/// version).
+/// Fails: kNotFound, kCorrupt (not a state file, cut short, changed anywhere), kUsage (of another model),
+/// kUnsupported (another version).
 Result<SavedState> LoadState(const std::filesystem::path& path, const LanguageModel& model);
 
 }  // namespace cmforge
