@@ -14,6 +14,7 @@ namespace {
 
 std::string TypeOf(const coreml::FeatureInfo& feature) {
   std::string text = feature.type + " " + ShapeText(feature.shape);
+  for (size_t at; (at = text.find("-1")) != text.npos;) text.replace(at, 2, "?");  // depends on the input
   if (!feature.enumerated.empty()) {
     std::vector<std::string> shapes;
     for (const Shape& shape : feature.enumerated) shapes.push_back(ShapeText(shape));

@@ -227,6 +227,7 @@ Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
 }
 
 Result<void> CheckTokenIds(std::span<const TokenId> ids, const ModelConfig& config) {
+  if (config.vocab_size == 0) return {};  // a package that does not say: its parts know, and judge once they are open
   for (const TokenId id : ids) {
     if (id < config.vocab_size) continue;
     return Fail(ErrorKind::kUsage, fmt::format("tokens: id {} is outside the vocabulary of {}: give ids from 0 to {}",

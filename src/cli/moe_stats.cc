@@ -12,11 +12,13 @@
 namespace cmforge::cli {
 namespace {
 
+constexpr int64_t kUsualWindow = 512;
+
 struct Options {
   ModelArgument model;
   ComputeFlags compute;
   std::string file, output;
-  int64_t context = 512, tokens = 0;
+  int64_t context = 0, tokens = 0;  // 0: not given
 };
 
 /// Counts choices. Layers of a looped model count the choices of all their visits.
@@ -62,6 +64,8 @@ Result<int> MoeStats(const Cli& cli, const Options& options) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{}: no layer has experts: there is nothing to count", source.path));
   }
+  CMF_TRY(const int64_t most, ContextLength(*source.config, options.context));
+  const int64_t context = options.context > 0 ? options.context : std::min(kUsualWindow, most);
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(const MappedFile text, MappedFile::Open(options.file));
   CMF_TRY(std::vector<TokenId> ids, tokenizer->Encode(AsText(text.bytes())));
@@ -73,7 +77,7 @@ Result<int> MoeStats(const Cli& cli, const Options& options) {
   compute.context = 0;  // --context is the window here
   CMF_TRY(const auto model, LoadModel(cli, source, compute));
   CMF_TRY(SequenceOptions sequence_options, options.compute.Sequence());
-  sequence_options.context_length = std::min(options.context, model->config().max_position_embeddings);
+  sequence_options.context_length = context;
   ChoiceCounter counter(experts, model->config().num_layers);
   const auto window = static_cast<size_t>(sequence_options.context_length);
   for (size_t at = 0; at < ids.size(); at += window) {
@@ -107,9 +111,11 @@ void AddMoeStats(Cli& cli) {
   command->add_option("--file", options->file, "The text: of the task that the experts are chosen for")
       ->required();
   command->add_option("-o,--output", options->output, "The statistics, as JSON")->required();
-  command->add_option("--context", options->context, "Tokens a window; each begins anew")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
+  command
+      ->add_option("--context", options->context,
+                   fmt::format("Tokens a window; each begins anew (default: {}, or the model's own limit if that is less)",
+                               kUsualWindow))
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command->add_option("--tokens", options->tokens, "Only the first N tokens of the text")
       ->check(CLI::NonNegativeNumber);
   command->callback([&cli, options] { cli.action = [&cli, options] { return MoeStats(cli, *options); }; });

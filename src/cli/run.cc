@@ -185,12 +185,29 @@ Result<int> AnswerOnce(const Cli& cli, const RunOptions& options, ChatSession& s
   return turn.finish == FinishReason::kCancelled ? ExitCode(ErrorKind::kCancelled) : kDone;
 }
 
+/// What only a chat template understands has no place where text is taken as it stands.
+Result<void> CheckPlainText(const RunOptions& options) {
+  const char* plain = options.raw                   ? "--raw"
+                      : !options.state.empty()      ? "--state"
+                      : !options.save_state.empty() ? "--save-state"
+                                                    : nullptr;
+  const char* templated = !options.system.empty()  ? "--system"
+                          : options.no_think       ? "--no-think"
+                          : !options.tools.empty() ? "--tools"
+                                                   : nullptr;
+  if (!plain || !templated) return {};
+  return Fail(ErrorKind::kUsage, fmt::format("run: {} is for the chat template, with {} the prompt is plain text: leave "
+                                             "one of them out",
+                                             templated, plain));
+}
+
 Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
   if (is_chat || !options.has_prompt) {
     if (options.raw || !options.save_state.empty() || !options.state.empty()) {
       return Fail(ErrorKind::kUsage, "run: --raw, --state and --save-state need --prompt");
     }
   }
+  CMF_CHECK(CheckPlainText(options));
   CMF_TRY(Loaded loaded, Load(cli, options));
   if (!options.save_state.empty()) CMF_CHECK(CheckOutput(loaded.source, options.save_state));
   // Without a template of its own a model most often was not trained to chat: its text is continued.
@@ -210,8 +227,9 @@ void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& op
     prompt =
         command->add_option("-p,--prompt", options->prompt, "The prompt; without it: chat in the terminal");
     command->add_flag("--raw", options->raw, "Continue the text as it stands, without chat template");
-    command->add_option("--save-state", options->save_state, "Write the state after the answer to this file");
-    command->add_option("--state", options->state, "Go on from a saved state");
+    command->add_option("--save-state", options->save_state, 
+                        "Write the state after the answer to this file; the prompt is plain text, as with --raw");
+    command->add_option("--state", options->state, "Go on from a saved state; the prompt is plain text, as with --raw");
   }
   command->add_option("-n,--max-tokens", options->max_tokens, "New tokens at most")
       ->check(CLI::NonNegativeNumber)

@@ -27,9 +27,14 @@ Json ReportJson(const cmf::VerifyReport& report) {
   return json;
 }
 
-// A package: every part is there, its programs are sound, every weight they name lies in its file.
+// A package: config.json can be read, every part is there, its programs are sound, every weight they name lies in its file.
 Result<cmf::VerifyReport> VerifyPackage(const OpenedSource& source) {
   cmf::VerifyReport report;
+  constexpr uint64_t kMaxConfigBytes = 32 << 20;
+  const std::filesystem::path config = std::filesystem::path(source.path) / "config.json";
+  CMF_TRY(const std::string text, ReadTextFile(config, kMaxConfigBytes));
+  CMF_TRY(const Json json, ParseJson(text, config.string()));
+  if (!json.is_object()) return Fail(ErrorKind::kCorrupt, config.string() + ": no JSON object: write the package again");
   CMF_TRY(const coreml::PackageParts parts, coreml::FindParts(source.path, *source.package));
   std::vector<std::filesystem::path> paths = {parts.embeddings};
   paths.insert(paths.end(), parts.chunks.begin(), parts.chunks.end());

@@ -24,6 +24,19 @@ std::vector<FeatureInfo> Features(const std::vector<mil::Feature>& features) {
   return out;
 }
 
+/// An array that the description gives no shape, as compilers leave it for outputs, has that of the
+/// program; -1 where that depends on the input.
+void FillShapes(std::vector<FeatureInfo>& features, const mil::Block& body) {
+  for (const mil::Operation& op : body.operations) {
+    for (const mil::NamedType& made : op.outputs) {
+      for (FeatureInfo& feature : features) {
+        if (feature.name == made.name && feature.shape.empty() && made.type.is_tensor())
+          feature.shape = made.type.tensor.shape;
+      }
+    }
+  }
+}
+
 /// Sums constants by form, each place of a weight file once.
 class WeightCounter {
  public:
@@ -193,6 +206,7 @@ Result<ModelInfo> DescribeModel(const mil::Package& package) {
       one.inputs = Features(*view->inputs);
       one.outputs = Features(*view->outputs);
       one.states = Features(*view->states);
+      FillShapes(one.outputs, function.body);
     }
     for (const mil::Operation& op : function.body.operations) {
       if (op.type != "const") ++one.operations[op.type];

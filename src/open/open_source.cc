@@ -71,6 +71,8 @@ Result<OpenedSource> FromPackage(const fs::path& folder, MappedFile::Mode mode) 
   source.config->arch_name = meta.architecture;
   source.config->num_layers = meta.num_layers.value_or(0);
   source.config->hidden_size = meta.hidden_size.value_or(0);
+  source.config->vocab_size = meta.vocab_size.value_or(0);
+  source.config->max_position_embeddings = meta.context_length;
   auto files = ReadHfConfigFiles(folder, source.tokenizer_json());
   auto config = files ? ParseHfConfig(*files) : Result<HfConfig>(Fail(std::move(files).error()));
   if (config) {

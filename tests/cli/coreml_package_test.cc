@@ -1,4 +1,6 @@
 // cmforge coreml convert and check, and packages as the MODEL of other commands.
+#include <map>
+
 #include "cli/program.h"
 
 namespace cmforge {
@@ -85,6 +87,68 @@ TEST_F(CoremlPackage, TakesCmfFilesToo) {
   }
 }
 
+TEST_F(CoremlPackage, RunsWithoutConfigJsonAndSaysSo) {
+  const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
+  const std::string config = package + "/config.json", meta = package + "/meta.yaml";
+  const std::vector<std::string> ask = {"logits", package, "--tokens", "1,2,130", "--top", "3"};
+  const Ran whole = Run(ask);
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const std::string said = Slurp(meta);
+  const size_t vocab = said.find("vocab_size");
+  ASSERT_NE(vocab, said.npos);
+  for (const bool meta_tells : {true, false}) {
+    if (!meta_tells) {  // then the parts do
+      std::string without = said;
+      std::ofstream(meta, std::ios::binary) << without.erase(vocab, said.find('\n', vocab) - vocab);
+    }
+    for (const char* bad : {"", "{\"model_type\":", "[1]"}) {
+      std::ofstream(config, std::ios::binary) << bad;
+      if (!*bad) std::filesystem::remove(config);
+      const Ran ran = Run(ask);
+      EXPECT_EQ(ran.status, 0) << ran.err;
+      EXPECT_EQ(ran.out, whole.out);
+      EXPECT_NE(ran.err.find("config.json"), std::string::npos) << ran.err;
+      const Ran outside = Run({"logits", package, "--tokens", "1,131"});
+      EXPECT_EQ(outside.status, 2) << outside.err;
+      EXPECT_NE(outside.err.find("131"), std::string::npos) << outside.err;
+      const Ran verify = Run({"verify", package});
+      EXPECT_EQ(verify.status, *bad ? 4 : 3) << verify.err;
+      EXPECT_NE(verify.err.find("config.json"), std::string::npos) << verify.err;
+    }
+  }
+}
+
+TEST_F(CoremlPackage, InfoTellsTheShapeOfEveryFeature) {
+  const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
+  const Ran ran = Run({"coreml", "info", package, "--json"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  std::map<std::string, Json> outputs;  // of "infer", or of a model with one function
+  const Json json = ran.json();
+  for (const Json& model : json.at("models")) {
+    for (const Json& function : model.at("functions")) {
+      for (const char* side : {"inputs", "outputs", "states"}) {
+        for (const Json& feature : function.at(side)) EXPECT_FALSE(feature.at("shape").empty()) << feature;
+      }
+      if (function.at("name") == "prefill") continue;
+      for (const Json& feature : function.at("outputs")) outputs[feature.at("name")] = feature.at("shape");
+    }
+  }
+  const int64_t hidden = Json::parse(Slurp(package + "/config.json")).at("hidden_size");
+  EXPECT_EQ(outputs.at("output_hidden_states"), (Json{1, 1, hidden}));
+  EXPECT_EQ(outputs.at("hidden_states"), (Json{1, -1, hidden}));  // one row for each token
+  EXPECT_NE(Run({"coreml", "info", package}).out.find(fmt::format("fp16 [1, ?, {}]", hidden)), std::string::npos);
+}
+
+TEST_F(CoremlPackage, KeepsWhatElseAFolderHolds) {
+  const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
+  std::ofstream(package + "/notes.txt") << "mine";
+  const Ran ran = Run({"coreml", "convert", "--model", Checkpoint("qwen3_yarn"), "--output", package, "--context-length",
+                       "64", "--form", "mlpackage"});
+  EXPECT_EQ(ran.status, 2) << ran.err;
+  EXPECT_NE(ran.err.find("'notes.txt'"), std::string::npos) << ran.err;
+  EXPECT_EQ(Slurp(package + "/notes.txt"), "mine");
+}
+
 TEST_F(CoremlPackage, RefusesWithAReason) {
   const auto fails = [&](std::vector<std::string> arguments, int status, const char* what) {
     arguments.insert(arguments.begin(), {"coreml", "convert", "--output", Path("out")});
@@ -102,7 +166,7 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
   const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
   fails({"--model", package}, 5, "Core ML package");
   EXPECT_EQ(Run({"info", package}).status, 5);
-  // What can be verified of it is that its parts are whole.
+  // What can be verified of it is that its files are whole.
   const Ran whole = Run({"verify", package, "--json"});
   EXPECT_EQ(whole.status, 0) << whole.err;
   EXPECT_EQ(whole.json().at("files").size(), 3u);

@@ -115,6 +115,7 @@ TEST_F(Moe, WhatDoesNotFitIsOneLineAndTheRightCode) {
   refused(2, {"generate", moe, "--tokens", "1", "--cover", "0.5"});
   std::ofstream(Path("text")) << "hello";
   refused(2, {"moe-stats", dense, "--file", Path("text"), "-o", out});
+  refused(7, {"moe-stats", moe, "--file", Path("text"), "-o", out, "--context", "1000000"});
 }
 
 TEST_F(Moe, StatisticsOfTheTrainedModelAreItsRecordedShares) {

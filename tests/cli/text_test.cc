@@ -134,6 +134,23 @@ TEST_F(Text, AStateContinuesWhereItWasSaved) {
   EXPECT_EQ(with({"--prompt", "", "-n", "1", "--state", Path("cut")}).status, 4);
 }
 
+TEST_F(Text, PlainTextTakesNoFlagsOfTheTemplate) {
+  std::ofstream(Path("tools.json")) << "[]";
+  const std::vector<std::vector<std::string>> plain = {{"--save-state", Path("s")}, {"--state", Path("s")}, {"--raw"}};
+  const std::vector<std::vector<std::string>> templated = {{"--system", "Be brief."}, {"--no-think"}, {"--tools", Path("tools.json")}};
+  for (const auto& a : plain) {
+    for (const auto& b : templated) {
+      std::vector<std::string> arguments = {"run", "--prompt", "Once", "-n", "1"};
+      arguments.insert(arguments.end(), a.begin(), a.end());
+      arguments.insert(arguments.end(), b.begin(), b.end());
+      const Ran ran = Run(arguments);
+      EXPECT_EQ(ran.status, 2) << a[0] << b[0];
+      EXPECT_NE(ran.err.find(b[0] + " is for the chat template, with " + a[0]), std::string::npos) << ran.err;
+      EXPECT_FALSE(std::filesystem::exists(Path("s")));
+    }
+  }
+}
+
 TEST_F(Text, PromptsThatDoNotFitAreALimit) {
   const Ran ran =
       Run({"run", "--raw", "--prompt", "one two three four five six seven eight nine ten", "--context", "4"});
