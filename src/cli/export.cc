@@ -6,14 +6,17 @@
 #include "cli/console.h"
 #include "cli/model_argument.h"
 #include "cmf/checked_source.h"
+#include "convert/defrag_source.h"
 #include "convert/export.h"
+#include "open/skill_overlay.h"
+#include "open/tasks.h"
 
 namespace cmforge::cli {
 namespace {
 
 struct Options {
   ModelArgument model;
-  std::string output, dtype = "bf16";
+  std::string output, dtype = "bf16", skill, task;
 };
 
 // What a checkpoint folder has besides weights and config.json.
@@ -35,6 +38,31 @@ Result<std::vector<std::pair<std::string, MappedFile>>> SideFiles(const OpenedSo
   return files;
 }
 
+// The backbone or a skill over it, and what a task mask forbids as zeros.
+Result<std::shared_ptr<const TensorSource>> Tensors(const OpenedSource& source, const Options& options,
+                                                    const RunControl& control) {
+  std::shared_ptr<const TensorSource> tensors = source.tensors;
+  std::span<const cmf::SkillRecord> skills;
+  if (source.cmf) {
+    CMF_TRY(auto checked, cmf::CheckedSource::Of(*source.cmf));
+    tensors = std::make_shared<const cmf::CheckedSource>(std::move(checked));
+    skills = source.cmf->header().skills;
+  }
+  if (!options.skill.empty() && options.skill != "none") {
+    CMF_TRY(tensors, MakeSkillOverlay(tensors, options.skill, skills));
+  }
+  if (options.task.empty()) return tensors;
+  CMF_TRY(const Task task, FindTask(source, options.task, control));
+  if (task.active == nullptr) return tensors;
+  CMF_TRY(auto zeroed, DefragSource::Zeroed(*tensors, *source.cmf->masks().Find(task.name), *source.config));
+  struct Masked {  // the one reads from the other
+    std::shared_ptr<const TensorSource> below;
+    DefragSource source;
+  };
+  const auto masked = std::make_shared<const Masked>(Masked{std::move(tensors), std::move(zeroed)});
+  return std::shared_ptr<const TensorSource>(masked, &masked->source);
+}
+
 Result<int> Export(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_CHECK(RequireTensors(source));
@@ -48,12 +76,9 @@ Result<int> Export(const Cli& cli, const Options& options) {
                 fmt::format("{}: a standalone skill is not a model: apply it to its base first", source.path));
   }
   CMF_TRY(const auto side_files, SideFiles(source));
-  std::optional<cmf::CheckedSource> checked;
-  if (source.cmf) {
-    CMF_TRY(checked, cmf::CheckedSource::Of(*source.cmf));
-  }
+  CMF_TRY(auto tensors, Tensors(source, options, cli.Control()));
   ExportInput input;
-  input.tensors = checked ? &*checked : source.tensors.get();
+  input.tensors = tensors.get();
   input.config = *source.config;
   input.chat = source.chat ? &*source.chat : nullptr;
   input.sampling = source.sampling;
@@ -90,6 +115,8 @@ void AddExport(Cli& cli) {
   command->add_option("--dtype", options->dtype, "bf16, f16 or f32 (f32 loses nothing)")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->capture_default_str();
+  command->add_option("--skill", options->skill, "With the tensors of this skill in their places (default: none)");
+  command->add_option("--task", options->task, "With what this task mask switches off as zeros (default: none)");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Export(cli, *options); }; });
 }
 

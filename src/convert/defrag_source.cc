@@ -135,6 +135,24 @@ Result<DefragSource> DefragSource::Create(const TensorSource& inner, FfnKeep kee
   return source;
 }
 
+Result<DefragSource> DefragSource::Zeroed(const TensorSource& inner, const cmf::TaskMask& mask, const ModelConfig& config) {
+  CMF_TRY(const FfnKeep keep, KeepFromMask(mask, inner, config));
+  DeadColumns dead = DeadColumnsOf(mask, inner, config);
+  for (size_t layer = 0; layer < keep.size(); ++layer) {
+    const std::string name = fmt::format("model.layers.{}.mlp.down_proj.weight", layer);
+    const TensorInfo* down = inner.Find(name);
+    if (!keep[layer] || down == nullptr || down->shape.size() != 2) continue;
+    int64_t begin = 0;
+    const auto drop_to = [&](int64_t end) {
+      if (begin < end) dead[name].emplace_back(begin, end);
+      begin = end + 1;
+    };
+    for (const int32_t neuron : *keep[layer]) drop_to(neuron);
+    drop_to(down->shape[1]);
+  }
+  return Create(inner, FfnKeep(keep.size()), std::move(dead));
+}
+
 const TensorInfo* DefragSource::Find(std::string_view name) const {
   const auto found = by_name_.find(std::string(name));
   return found == by_name_.end() ? nullptr : &tensors_[found->second];

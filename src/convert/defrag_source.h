@@ -23,6 +23,10 @@ class DefragSource final : public TensorSource {
   /// `dead`: columns that become zero, in the model and in its skills.
   static Result<DefragSource> Create(const TensorSource& inner, FfnKeep keep, DeadColumns dead = {});
 
+  /// The same model at its full size: columns that give nothing under the mask are zero, so that without the mask it
+  /// computes what it does with it. `inner` must outlive the result. Fails: as KeepFromMask.
+  static Result<DefragSource> Zeroed(const TensorSource& inner, const cmf::TaskMask& mask, const ModelConfig& config);
+
   [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
   [[nodiscard]] const TensorInfo* Find(std::string_view name) const override;
   Result<TensorView> Read(std::string_view name) const override;

@@ -52,7 +52,7 @@ Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tens
   const cmf::MaskGeometry geometry = cmf::MaskGeometry::Of(config);
   const auto refuse = [&](std::string_view what) {
     return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: mask '{}': {}, and a smaller file cannot say that", tensors.path(), mask.name, what));
+                fmt::format("{}: mask '{}': {}, and weights alone cannot say that", tensors.path(), mask.name, what));
   };
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     if (!IsSkipped(mask, layer)) continue;

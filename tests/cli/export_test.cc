@@ -101,6 +101,40 @@ TEST_F(Export, PassesNoDamageOn) {
   }
 }
 
+TEST_F(Export, SkillsAndTasksComeOutAsTheModelsTheyAre) {
+  const auto logits = [&](const std::string& model, const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> arguments = {"logits", model, "--tokens", "3,17,42", "--compute", "exact"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Ran ran = Run(arguments);
+    EXPECT_EQ(ran.status, 0) << model << ran.err;
+    return ran.status == 0 ? ran.json()["positions"][0]["logits"].get<std::vector<double>>() : std::vector<double>();
+  };
+  for (const auto& [name, flag, value] : {std::tuple{"py-tiny-skills.cmf", "--skill", "sql"},
+                                          {"py-tiny-skills.cmf", "--skill", "poet"},
+                                          {"py-tiny-f32-masks.cmf", "--task", "coding"},
+                                          {"py-tiny-q8_row-masks.cmf", "--task", "coding"},
+                                          {"rs-llama-headmask.cmf", "--task", "thin"},
+                                          {"rs-llama-headmask.cmf", "--task", "gate"}}) {
+    const std::string model = Data("cmf").string() + "/" + name;
+    fs::remove_all(Path("out"));
+    const Ran exported = Run({"export", model, "--output", Path("out"), "--dtype", "f32", flag, value});
+    ASSERT_EQ(exported.status, 0) << name << exported.err;
+    const auto expected = logits(model, {flag, value}), actual = logits(Path("out")), plain = logits(model);
+    ASSERT_EQ(actual.size(), expected.size());
+    double most = 0;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_NEAR(actual[i], expected[i], 1e-4) << name << " " << value << " " << i;
+      most = std::max(most, std::abs(plain[i] - expected[i]));
+    }
+    EXPECT_GT(most, 1e-3) << name << ": the plain model is another";
+    EXPECT_EQ(Run({"export", model, "--output", Path("no"), flag, "nobody"}).status, 3);
+  }
+  const std::string folder = Data("checkpoint/odd-ffn-width").string();
+  EXPECT_EQ(Run({"export", folder, "--output", Path("no"), "--skill", "sql"}).status, 3);
+  EXPECT_EQ(Run({"export", folder, "--output", Path("no"), "--task", "coding"}).status, 3);
+  EXPECT_FALSE(fs::exists(Path("no")));
+}
+
 TEST_F(Export, NeverMixesWithWhatIsThere) {
   fs::create_directory(Path("out"));
   std::ofstream(Path("out/notes.txt")) << "mine";
