@@ -74,6 +74,8 @@ Contents ContentsOf(const File& file) {
   Contents contents;
   contents.header = file.header();
   contents.header.shard.reset();
+  // Some writers spell out that a file is no shard; joined shards must give the same bytes.
+  if (contents.header.document.is_object()) contents.header.document.erase("shard");
   contents.tensors = contents.origin = &file;
   contents.names = CanonicalOrder(file.tensors());
   contents.masks = file.masks();

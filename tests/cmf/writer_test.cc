@@ -43,6 +43,25 @@ void ExpectSameContent(const File& a, const File& b) {
   EXPECT_EQ(a.sparse_index(), b.sparse_index());
 }
 
+TEST_F(Rewrite, JoinedShardsOfEveryFixtureAreTheBytesOfARewrite) {
+  for (const fs::path& path : AllFixtures()) {
+    SCOPED_TRACE(path);
+    const auto file = File::Open(path);
+    ASSERT_TRUE(file) << file.error().message;
+    if (file->is_skill_file()) continue;
+    ASSERT_TRUE(WriteCmf(folder_ / "whole.cmf", ContentsOf(*file)));
+    const auto shards = WriteShards(folder_ / "set", ContentsOf(*file), 0.00004);
+    ASSERT_TRUE(shards) << shards.error().message;
+    {
+      const auto set = File::Open(shards->front());
+      ASSERT_TRUE(set) << set.error().message;
+      ASSERT_TRUE(WriteCmf(folder_ / "joined.cmf", ContentsOf(*set)));
+    }
+    EXPECT_TRUE(ReadAll(folder_ / "whole.cmf") == ReadAll(folder_ / "joined.cmf"));
+    for (const fs::path& shard : *shards) fs::remove(shard);
+  }
+}
+
 TEST_F(Rewrite, EveryFixtureKeepsItsContentAndTheSecondRewriteItsBytes) {
   for (const fs::path& path : AllFixtures()) {
     SCOPED_TRACE(path);
