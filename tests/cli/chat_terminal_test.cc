@@ -18,6 +18,13 @@ class Chat : public CliTest {
   }
   void TearDown() override {
     if (!socket_.empty()) Tmux("kill-server");
+    // The program may still be ending, and writing its history, while the folder goes.
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      std::error_code left;
+      std::filesystem::remove_all(folder_, left);
+      if (!left) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
     CliTest::TearDown();
   }
 
