@@ -177,6 +177,7 @@ void ReadMoe(JsonFields& fields, ModelConfig& config, Result<void>& status) {
   block.Read("shared_expert_intermediate_size", moe.shared_expert_intermediate_size);
   block.Read("router_sigmoid", moe.router_sigmoid);
   block.Read("routed_scaling_factor", moe.routed_scaling_factor);
+  block.Read("router_logit_softcapping", moe.router_logit_softcapping);
   if (status) status = block.status();
   config.moe = moe;
 }
@@ -360,6 +361,7 @@ Json ArchToJson(const ModelConfig& config) {
               int64_t{0});
     PutUnless(moe, "router_sigmoid", config.moe->router_sigmoid, false);
     PutUnless(moe, "routed_scaling_factor", config.moe->routed_scaling_factor, 1.0);
+    PutUnless(moe, "router_logit_softcapping", config.moe->router_logit_softcapping, 0.0);
     arch["moe"] = std::move(moe);
   }
   if (config.mtp) {

@@ -29,7 +29,7 @@ std::optional<DirectoryEntry> ParseLine(std::string_view line) {
   entry.info.name = name->get<std::string>();
   entry.info.dtype = static_cast<DType>(*dtype);
   for (const Json& dimension : *shape) {
-    if (!dimension.is_number_unsigned()) return std::nullopt;
+    if (!dimension.is_number_unsigned() || dimension.get<uint64_t>() > INT64_MAX) return std::nullopt;
     entry.info.shape.push_back(dimension.get<int64_t>());
   }
   entry.info.nbytes = *nbytes;

@@ -397,7 +397,8 @@ Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptio
                      : signed_files == 0 ? SignatureState::kAbsent
                                          : SignatureState::kValid;
   // Whether the shards belong together shows only when they are opened together.
-  if (files.size() > 1 && report.problems.empty()) {
+  const bool is_told = std::ranges::any_of(report.problems, [](const Problem& p) { return p.where == "shards"; });
+  if (files.size() > 1 && files.size() == paths.size() && !is_told) {
     if (const auto set = File::Open(path); !set) report.problems.push_back({"shards", set.error().message});
   }
   return report;

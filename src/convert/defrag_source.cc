@@ -218,8 +218,16 @@ Result<std::unique_ptr<TensorSource>> OverlayNpyFolder(const TensorSource& inner
     return Fail(kind, fmt::format("{}: cannot read the folder: {}", folder.string(), error.message()));
   }
   auto overlay = std::make_unique<NpyOverlay>(inner);
+  bool is_empty = true;
   for (const fs::directory_entry& entry : entries) {
-    if (entry.path().extension() == ".npy") CMF_CHECK(overlay->Add(entry.path()));
+    if (entry.path().extension() != ".npy") continue;
+    CMF_CHECK(overlay->Add(entry.path()));
+    is_empty = false;
+  }
+  std::error_code ignored;
+  if (is_empty && !fs::exists(folder.parent_path() / "ffn_keep.npy", ignored)) {
+    return Fail(ErrorKind::kNotFound, fmt::format("{}: no .npy file, and no ffn_keep.npy beside it: bake the weights first",
+                                                  folder.string()));
   }
   return std::unique_ptr<TensorSource>(std::move(overlay));
 }

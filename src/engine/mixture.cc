@@ -23,6 +23,7 @@ void Route(const Pass& pass, const Mixture& moe, float* logits, const uint8_t* r
   for (int32_t e = 0; e < count; ++e) {
     if (routable == nullptr || HasBit(routable, e)) order.push_back(e);
   }
+  if (moe.softcap > 0) pass.kernels.softcap(logits, moe.softcap, count, logits);
   if (moe.is_sigmoid) {
     pass.kernels.sigmoid(logits, count, logits);
   } else {

@@ -290,6 +290,7 @@ Result<Mixture> Builder::BuildMixture(const std::string& prefix) {
   moe.is_sigmoid = c.router_sigmoid;
   moe.renormalizes = c.norm_topk_prob;
   moe.scaling = static_cast<float>(c.routed_scaling_factor);
+  moe.softcap = static_cast<float>(c.router_logit_softcapping);
   int64_t count = 0;
   while (reader_.Has(fmt::format("{}experts.{}.gate_proj.weight", p, count))) ++count;
   if (count == 0) {

@@ -72,6 +72,7 @@ struct Mixture {
   int64_t top_k = 0;
   bool is_sigmoid = false, renormalizes = false;
   float scaling = 1;
+  float softcap = 0;                 // c: c tanh(l / c) on the router's logits; 0 = none
   Linear router;                     // [experts, hidden]
   std::vector<float> bias;           // [experts] or empty: only for choosing
   std::vector<FeedForward> experts;  // of equal width

@@ -90,9 +90,15 @@ Types InferLutToSparse(const OpCall& call) {
     return call.Wrong(fmt::format("mask {} with indices {}", TypeText(mask), TypeText(indices)));
   }
   CMF_TRY(const Palette palette, CheckTable(call, lut.shape, indices, mask.rank()));
-  if (palette.vector > 1) return Fail(ErrorKind::kUnsupported, "tables of vectors with sparse indices");
   CMF_CHECK(CheckBlocks(call, mask.shape, Shape(lut.shape.begin(), lut.shape.end() - 2), "lut"));
-  return std::vector{mask, TensorType{lut.dtype, indices.shape}};
+  TensorType out_mask = mask, out_data{lut.dtype, indices.shape};
+  if (palette.vector > 1) {
+    if (!call.Has("vector_axis")) return call.Wrong("a table of vectors needs vector_axis");
+    CMF_TRY(const int64_t axis, call.Axis("vector_axis", mask.rank(), 0));
+    CMF_TRY(out_mask.shape[static_cast<size_t>(axis)], DimTimes(mask.shape[static_cast<size_t>(axis)], palette.vector));
+    CMF_TRY(out_data.shape[0], DimTimes(indices.shape[0], palette.vector));
+  }
+  return std::vector{std::move(out_mask), std::move(out_data)};
 }
 
 Types InferBlockwise(const OpCall& call) {

@@ -141,6 +141,28 @@ TEST_F(Container, ShardsOpenByAnyNameAndGiveTheSameLogitsAndTheSameFileAgain) {
   EXPECT_EQ(Run({"shard", kCheckpoint, "--output-prefix", Path("x"), "--shard-max-gb", "1"}).status, 2);
 }
 
+TEST_F(Container, AShardOfAnotherModelIsReportedBesideOtherDamage) {
+  ASSERT_EQ(Run({"convert", "-q", "--model", kCheckpoint, "--quant", "f16", "--output", Path("other.cmf")}).status, 0);
+  const auto split = [&](const std::string& file, const std::string& prefix) {
+    const Ran ran = Run({"shard", Path(file), "--output-prefix", Path(prefix), "--shard-max-gb", "1e-5", "--json"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    std::vector<std::string> paths;
+    const Json json = ran.json();
+    for (const Json& part : json["files"]) paths.push_back(part["file"]);
+    return paths;
+  };
+  const auto ours = split("m.cmf", "ours"), others = split("other.cmf", "others");
+  ASSERT_EQ(ours.size(), others.size());
+  ASSERT_GE(ours.size(), 2u);
+  fs::copy_file(others.back(), ours.back(), fs::copy_options::overwrite_existing);
+  const auto problems = [&] { return Run({"verify", ours[0], "--json"}).json()["problems"]; };
+  ASSERT_EQ(problems().size(), 1u) << problems();
+  std::string damaged = Slurp(ours[0]);
+  damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 0x55);
+  std::ofstream(ours[0], std::ios::binary) << damaged;
+  EXPECT_EQ(problems().size(), 2u) << problems();
+}
+
 TEST_F(Container, ConversionsWriteShardsAndThoseAreTheSameModel) {
   const Ran ran = Run({"convert", "--model", kCheckpoint, "--output", Path("c.cmf"), "--shard-max-gb", "1e-5", "--json"});
   ASSERT_EQ(ran.status, 0) << ran.err;

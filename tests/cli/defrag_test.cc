@@ -113,6 +113,11 @@ TEST_F(Defrag, AKeepSetOrZeroColumnsCutAConversion) {
   ASSERT_TRUE(WriteNpy(Path("skill/tensors/model.layers.0.mlp.down_proj.weight.npy"), NpyArray::FromFloats({32, 44}, down)));
   fs::remove(Path("skill/ffn_keep.npy"));
   ASSERT_EQ(to("baked.cmf").status, 0);
+  fs::rename(Path("skill/tensors"), Path("baked"));
+  fs::create_directory(Path("skill/tensors"));
+  EXPECT_EQ(to("nothing.cmf").status, 3);  // nothing was baked and nothing says what to keep
+  fs::remove(Path("skill/tensors"));
+  fs::rename(Path("baked"), Path("skill/tensors"));
   const Json diff = Run({"diff", Path("kept.cmf"), Path("baked.cmf"), "--json"}).json();
   EXPECT_TRUE(diff["tensors"]["changed"].empty()) << diff["tensors"];
   // Exactly the masked output: the whole model with the same columns zeroed.

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <csignal>
 #include <set>
 
 #include "cli/program.h"
@@ -116,7 +117,10 @@ TEST_F(Interrupted, TerminationAndFullDisksLeaveTheOldFileAndNothingElse) {
       {{"info", "-q", Path("m.cmf"), "--svg", Path("out/o.cmf")}, "out/o.cmf"},
   };
   for (const Command& command : commands) {
-    for (const Case& c : {Case{"full", 6}, Case{"term", 130}}) {
+    for (const Case& c : {Case{"full", 6}, Case{"term", 130}, Case{"hup", 130}}) {
+      struct sigaction hangup = {};
+      ::sigaction(SIGHUP, nullptr, &hangup);
+      if (std::string(c.fault) == "hup" && hangup.sa_handler == SIG_IGN) continue;  // run under nohup: it has no effect
       int n = 1;
       for (; n < kMostCalls; ++n) {
         Clear();
@@ -138,6 +142,28 @@ TEST_F(Interrupted, TerminationAndFullDisksLeaveTheOldFileAndNothingElse) {
       EXPECT_LT(n, kMostCalls);
     }
   }
+}
+
+TEST_F(Interrupted, ASourceThatChangesMeanwhileIsNoticed) {
+  fs::copy(kCheckpoint, folder_ / "source");
+  const std::string out = Path("out/o.cmf"), weights = Path("source/model.safetensors");
+  const std::vector<std::string> convert = {"convert", "-q", "--model", Path("source"), "--output", out};
+  int refused = 0, n = 1;
+  for (; n < kMostCalls; ++n) {
+    Clear();
+    std::ofstream(out) << "precious";
+    fs::last_write_time(weights, fs::file_time_type::clock::now());
+    const Ran ran = Run(convert, "", {"LD_PRELOAD=" + shim_.string(), "FAULT=touch", "FAULT_AT=" + std::to_string(n),
+                                      "FAULT_PATH=" + weights});
+    ASSERT_EQ(Names(), std::set<std::string>{"o.cmf"}) << n;
+    if (ran.status == 0) break;  // changed after the last look at it
+    ++refused;
+    ASSERT_EQ(ran.status, 6) << n << ran.err;
+    ASSERT_NE(ran.err.find("model.safetensors"), std::string::npos) << ran.err;
+    ASSERT_EQ(Slurp(out), "precious") << n;
+  }
+  EXPECT_GT(refused, 2);
+  EXPECT_LT(n, kMostCalls);
 }
 
 TEST_F(Interrupted, ASetOrAFolderAppearsWholeOrNotAtAll) {

@@ -55,7 +55,8 @@ TEST(Header, EveryArchitectureFieldSurvives) {
                          .norm_topk_prob = true,
                          .shared_expert_intermediate_size = 12,
                          .router_sigmoid = true,
-                         .routed_scaling_factor = 2.5};
+                         .routed_scaling_factor = 2.5,
+                         .router_logit_softcapping = 30.0};
   config.mtp = MtpConfig{.num_layers = 1, .share_lm_head = false, .share_embed = true};
   config.linear_attention = LinearAttentionConfig{2, 4, 3, 5, 4};
   EXPECT_EQ(RoundTrip(config), config);

@@ -13,32 +13,14 @@
 #include "base/json.h"
 #include "coreml/interpreter.h"
 #include "mil/builder.h"
+#include "mil/test_files.h"
 
 namespace cmforge::coreml {
 
-inline std::filesystem::path TestData(const std::string& name) {
-  return std::filesystem::path(CMFORGE_TEST_DATA) / name;
-}
-
-inline std::string ReadAll(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-inline void WriteAll(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-inline std::filesystem::path FreshFolder() {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder =
-      std::filesystem::path(testing::TempDir()) / (std::string(info->test_suite_name()) + "." + info->name());
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  return folder;
-}
+using mil::FreshFolder;
+using mil::ReadAll;
+using mil::TestData;
+using mil::WriteAll;
 
 inline Json ReadJson(const std::filesystem::path& path) {
   auto json = ParseJson(ReadAll(path), path.string());

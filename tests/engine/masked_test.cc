@@ -9,9 +9,9 @@ namespace cmforge::engine {
 namespace {
 
 /// `from`, with columns of some matrices zeroed.
-class ZeroedSource final : public TensorSource {
+class ZeroedSource final : public AlteredSource {
  public:
-  ZeroedSource(std::shared_ptr<const TensorSource> from, const ActiveSet& active) : from_(std::move(from)) {
+  ZeroedSource(std::shared_ptr<const TensorSource> from, const ActiveSet& active) : AlteredSource(std::move(from)) {
     for (const TensorInfo& info : from_->tensors()) {
       tensors_.push_back(info);
       constexpr std::string_view kLayers = "model.layers.";
@@ -33,23 +33,6 @@ class ZeroedSource final : public TensorSource {
       views_[info.name] = {DType::kF32, info.shape, std::as_bytes(std::span(*values)), values};
     }
   }
-  [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
-  [[nodiscard]] const TensorInfo* Find(std::string_view name) const override {
-    for (const auto& info : tensors_) {
-      if (info.name == name) return &info;
-    }
-    return nullptr;
-  }
-  Result<TensorView> Read(std::string_view name) const override {
-    const auto view = views_.find(std::string(name));
-    return view == views_.end() ? from_->Read(name) : Result<TensorView>(view->second);
-  }
-  [[nodiscard]] std::string_view path() const override { return from_->path(); }
-
- private:
-  std::shared_ptr<const TensorSource> from_;
-  std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, TensorView> views_;
 };
 
 std::vector<std::vector<uint8_t>> RandomRows(int64_t layers, int64_t bits, int64_t unit, std::mt19937& rng) {

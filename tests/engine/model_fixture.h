@@ -26,10 +26,34 @@ inline std::filesystem::path FixtureFolder(const std::string& name) {
 /// The larger checkpoints that are not part of the repository; may not exist.
 inline std::filesystem::path SharedFixtures() { return CMFORGE_SOURCE_DIR "/../shared/fixtures/checkpoints"; }
 
-/// A source whose matrices are stored in another encoding, where that encoding can hold them.
-class QuantizedSource final : public TensorSource {
+/// A source in front of another that has some tensors in another form; the constructor of a derived class fills it.
+class AlteredSource : public TensorSource {
  public:
-  QuantizedSource(std::shared_ptr<const TensorSource> from, DType dtype) : from_(std::move(from)) {
+  [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
+  [[nodiscard]] const TensorInfo* Find(std::string_view name) const override {
+    for (const auto& info : tensors_) {
+      if (info.name == name) return &info;
+    }
+    return nullptr;
+  }
+  Result<TensorView> Read(std::string_view name) const override {
+    const auto view = views_.find(std::string(name));
+    return view == views_.end() ? from_->Read(name) : Result<TensorView>(view->second);
+  }
+  [[nodiscard]] std::string_view path() const override { return from_->path(); }
+
+ protected:
+  explicit AlteredSource(std::shared_ptr<const TensorSource> from) : from_(std::move(from)) {}
+
+  std::shared_ptr<const TensorSource> from_;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string, TensorView> views_;
+};
+
+/// A source whose matrices are stored in another encoding, where that encoding can hold them.
+class QuantizedSource final : public AlteredSource {
+ public:
+  QuantizedSource(std::shared_ptr<const TensorSource> from, DType dtype) : AlteredSource(std::move(from)) {
     ThreadPool pool(1);
     for (const auto& info : from_->tensors()) {
       TensorInfo entry = info;
@@ -47,23 +71,6 @@ class QuantizedSource final : public TensorSource {
       tensors_.push_back(std::move(entry));
     }
   }
-  [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
-  [[nodiscard]] const TensorInfo* Find(std::string_view name) const override {
-    for (const auto& info : tensors_) {
-      if (info.name == name) return &info;
-    }
-    return nullptr;
-  }
-  Result<TensorView> Read(std::string_view name) const override {
-    const auto view = views_.find(std::string(name));
-    return view == views_.end() ? from_->Read(name) : Result<TensorView>(view->second);
-  }
-  [[nodiscard]] std::string_view path() const override { return from_->path(); }
-
- private:
-  std::shared_ptr<const TensorSource> from_;
-  std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, TensorView> views_;
 };
 
 struct LoadOptions {

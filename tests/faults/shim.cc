@@ -1,6 +1,9 @@
 // Preloaded into the program by tests: the FAULT_AT-th call that changes a file (write, pwrite, ftruncate, fsync, linkat,
-// rename, unlink) does what FAULT says: "kill" and "term" send the process that signal, "full" fails as a full disk does.
+// rename, unlink) does what FAULT says: "kill", "term" and "hup" send the process that signal, "full" fails as a full disk does,
+// "touch" gives the file FAULT_PATH another time of change.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -24,7 +27,12 @@ bool Strike() {
     errno = ENOSPC;
     return true;
   }
-  ::kill(::getpid(), std::strcmp(what, "kill") == 0 ? SIGKILL : SIGTERM);
+  if (std::strcmp(what, "touch") == 0) {
+    const timespec times[] = {{12345, 0}, {12345, 0}};
+    if (::utimensat(AT_FDCWD, std::getenv("FAULT_PATH"), times, 0) != 0) std::abort();
+    return false;
+  }
+  ::kill(::getpid(), std::strcmp(what, "kill") == 0 ? SIGKILL : std::strcmp(what, "hup") == 0 ? SIGHUP : SIGTERM);
   return false;
 }
 

@@ -560,6 +560,25 @@ compressed("constexpr_lut_to_sparse",
            [step("constexpr_lut_to_sparse", ["m", "d"], indices_mask=const(mask, "uint1"), indices_nonzero_data=const(sparse_codes, "uint2"),
                  lut=const(slut)),
             step("constexpr_sparse_to_dense", "w", nonzero_data="d", mask="m")], dense.reshape(4, 9))
+# Vectors of three along either axis: each index that is set gives three numbers, in the order of the output.
+vectors = np.random.default_rng(77)
+for axis in (0, 1):
+    vlut = f16(vectors.standard_normal((2, 1, 4, 3)))
+    expanded = list(mask.shape)
+    expanded[axis] *= 3
+    dense = np.zeros(expanded)
+    codes_at = np.full(mask.shape, -1)
+    codes_at.reshape(-1)[at] = sparse_codes
+    for position in np.ndindex(*expanded):
+        index = list(position)
+        index[axis] //= 3
+        code = codes_at[tuple(index)]
+        if code >= 0:
+            dense[position] = vlut[index[0] // 2, 0, code, position[axis] % 3]
+    compressed("constexpr_lut_to_sparse",
+               [step("constexpr_lut_to_sparse", ["m", "d"], indices_mask=const(mask, "uint1"), indices_nonzero_data=const(sparse_codes, "uint2"),
+                     lut=const(vlut), vector_axis=const(np.int32(axis))),
+                step("constexpr_sparse_to_dense", "w", nonzero_data="d", mask="m")], dense)
 sparse_data = rng.integers(-128, 128, len(at)).astype(I32)
 offset = rng.integers(-20, 20, (4, 1)).astype(I32)
 rows = at // 9

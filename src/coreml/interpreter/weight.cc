@@ -70,12 +70,15 @@ void DecodeStored(DataType dtype, const std::byte* data, int64_t begin, int64_t 
 class DenseWeight final : public Weight {
  public:
   DenseWeight(TensorType type, Bytes bytes) : Weight(std::move(type)), bytes_(bytes) {}
+  DenseWeight(TensorType type, std::vector<std::byte> owned)
+      : Weight(std::move(type)), owned_(std::move(owned)), bytes_(owned_) {}
   void Decode(int64_t begin, int64_t count, float* out) const override {
     DecodeStored(type().dtype, bytes_.data(), begin, count, out);
   }
   [[nodiscard]] Bytes stored() const override { return bytes_; }
 
  private:
+  std::vector<std::byte> owned_;  // empty where the bytes lie elsewhere
   Bytes bytes_;
 };
 
@@ -328,14 +331,32 @@ Results MakeLutToSparse(const Operands& operands, const std::vector<TensorType>&
   CMF_TRY(const std::vector<float> codes, operands.All("indices_nonzero_data"));
   CMF_TRY(const std::vector<float> tables, operands.All("lut"));
   const int bits = mil::BitsOf(operands.call.Tensor("indices_nonzero_data").dtype);
-  const BlockGrid grid(types[0].shape, GridOf(operands.call.Tensor("lut").shape));
-  std::vector<float> values(codes.size());
-  CMF_CHECK(ForSetBits(
-      mask, *ElementCount(types[0].shape), static_cast<int64_t>(codes.size()), [&](int64_t at, int64_t k) {
-        const auto code = static_cast<int64_t>(codes[static_cast<size_t>(k)]);
-        values[static_cast<size_t>(k)] = tables[static_cast<size_t>((grid.BlockOf(at) << bits) + code)];
-      }));
-  std::vector<WeightPtr> out = One(DenseWeight(types[0], mask));
+  const Shape& lut = operands.call.Tensor("lut").shape;
+  const Shape& shape = operands.call.Tensor("indices_mask").shape;
+  const BlockGrid grid(shape, GridOf(lut));
+  const int64_t elements = *ElementCount(shape), vector = lut.back();
+  std::vector<int64_t> rows(static_cast<size_t>(elements), -1);  // of the tables, by index; -1: not set
+  CMF_CHECK(ForSetBits(mask, elements, static_cast<int64_t>(codes.size()), [&](int64_t at, int64_t k) {
+    rows[static_cast<size_t>(at)] = (grid.BlockOf(at) << bits) + static_cast<int64_t>(codes[static_cast<size_t>(k)]);
+  }));
+  int64_t stride = elements;  // with vectors of one, an output element is its index
+  if (vector > 1) {
+    CMF_TRY(const int64_t axis, operands.call.Axis("vector_axis", static_cast<int64_t>(shape.size()), 0));
+    stride = 1;
+    for (size_t i = static_cast<size_t>(axis) + 1; i < shape.size(); ++i) stride *= shape[i];
+  }
+  // Each set index gives `vector` set elements along the axis; values come in the order of the output.
+  std::vector<float> values;
+  std::vector<uint8_t> is_set(static_cast<size_t>(elements * vector));
+  for (int64_t at = 0; at < elements * vector; ++at) {
+    const int64_t along = at / stride;
+    const int64_t row = rows[static_cast<size_t>(along / vector * stride + at % stride)];
+    if (row < 0) continue;
+    is_set[static_cast<size_t>(at)] = 1;
+    values.push_back(tables[static_cast<size_t>(row * vector + along % vector)]);
+  }
+  std::vector<WeightPtr> out =
+      vector > 1 ? One(DenseWeight(types[0], mil::PackBits(is_set, 1))) : One(DenseWeight(types[0], mask));
   out.push_back(std::make_shared<const OwnedWeight>(types[1], std::move(values)));
   return out;
 }
