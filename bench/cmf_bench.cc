@@ -23,7 +23,8 @@ class Repeated : public TensorSource {
     unsigned seed = 1;
     for (std::byte& byte : bytes_) byte = static_cast<std::byte>((seed = seed * 1103515245 + 12345) >> 24);
     for (int i = 0; i < 64; ++i)
-      tensors_.push_back({fmt::format("model.layers.{}.mlp.up_proj.weight", i), DType::kBF16, {2048, 4096}, kBytes});
+      tensors_.push_back(
+          {fmt::format("model.layers.{}.mlp.up_proj.weight", i), DType::kBF16, {2048, 4096}, kBytes});
   }
   [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
   [[nodiscard]] const TensorInfo* Find(std::string_view name) const override {
@@ -85,7 +86,9 @@ const BenchFile& File() {
   return file;
 }
 
-int Threads(const benchmark::State& state) { return state.range(0) > 0 ? static_cast<int>(state.range(0)) : UsableCpus(); }
+int Threads(const benchmark::State& state) {
+  return state.range(0) > 0 ? static_cast<int>(state.range(0)) : UsableCpus();
+}
 
 // read(2) of the whole file in pieces of 256 KiB by that many threads: nothing can be checked faster.
 void Read(benchmark::State& state) {
@@ -93,12 +96,13 @@ void Read(benchmark::State& state) {
   ThreadPool pool(Threads(state));
   constexpr uint64_t kPiece = uint64_t{256} << 10;
   const uint64_t size = mapped->bytes().size();
-  std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(pool.threads()), std::vector<std::byte>(kPiece));
+  std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(pool.threads()),
+                                              std::vector<std::byte>(kPiece));
   for (auto _ : state) {
     pool.Run(static_cast<int64_t>((size + kPiece - 1) / kPiece), [&](int64_t task, int worker) {
       const uint64_t at = static_cast<uint64_t>(task) * kPiece;
-      const auto status =
-          mapped->ReadAt(at, std::span(buffers[static_cast<size_t>(worker)]).first(std::min(kPiece, size - at)));
+      const auto status = mapped->ReadAt(
+          at, std::span(buffers[static_cast<size_t>(worker)]).first(std::min(kPiece, size - at)));
       benchmark::DoNotOptimize(status.has_value());
     });
   }
@@ -134,11 +138,27 @@ void Verify(benchmark::State& state, bool is_signed) {
   state.SetBytesProcessed(state.iterations() * File().size());
 }
 
-BENCHMARK(Read)->Name("cmf/read")->ArgName("threads")->Arg(1)->Arg(0)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(Read)
+    ->Name("cmf/read")
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(0)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(Sha256)->Name("cmf/sha256")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Verify, unsigned, false)
-    ->Name("cmf/verify/unsigned")->ArgName("threads")->Arg(1)->Arg(0)->UseRealTime()->Unit(benchmark::kMillisecond);
+    ->Name("cmf/verify/unsigned")
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(0)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Verify, signed, true)
-    ->Name("cmf/verify/signed")->ArgName("threads")->Arg(1)->Arg(0)->UseRealTime()->Unit(benchmark::kMillisecond);
+    ->Name("cmf/verify/signed")
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(0)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -5,18 +5,17 @@
 //   cached   one token, weights in L2: what the kernel could do if memory were no limit.
 // Names: decode/encoding/rows/cols/isa/threads, prefill/encoding/rows/cols/tokens/isa/threads. The pages are those of
 // a mapped file (4 KiB, in the page cache), as a model's are.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
-
-#include <benchmark/benchmark.h>
-#include <fmt/format.h>
 
 #include "base/half.h"
 #include "kernels/kernels.h"
@@ -69,10 +68,14 @@ class FilePages {
 uint64_t PayloadSize(DType dtype, int64_t rows, int64_t cols) {
   const auto r = static_cast<uint64_t>(rows), c = static_cast<uint64_t>(cols);
   switch (dtype) {
-    case DType::kVbitRo: return r + 2 * r * c / 32 + 4 * (r + 1) + r * c / 2;
-    case DType::kQ1s: return r * c / 32 * 6 + 4;
-    case DType::kQ1t: return r * c / 32 * 9 + 4 * (r + 1);
-    default: return *FindEncoding(dtype)->payload_size(std::vector<int64_t>{rows, cols});
+    case DType::kVbitRo:
+      return r + 2 * r * c / 32 + 4 * (r + 1) + r * c / 2;
+    case DType::kQ1s:
+      return r * c / 32 * 6 + 4;
+    case DType::kQ1t:
+      return r * c / 32 * 9 + 4 * (r + 1);
+    default:
+      return *FindEncoding(dtype)->payload_size(std::vector<int64_t>{rows, cols});
   }
 }
 
@@ -81,11 +84,13 @@ LinearWeight WeightAt(std::byte* at, DType dtype, int64_t rows, int64_t cols) {
   const auto r = static_cast<size_t>(rows), c = static_cast<size_t>(cols);
   if (dtype == DType::kVbitRo) {
     std::memset(at, 4, r);
-    for (size_t i = 0; i <= r; ++i) StoreLe(at + r + 2 * r * c / 32 + 4 * i, static_cast<uint32_t>(i * c / 2));
+    for (size_t i = 0; i <= r; ++i)
+      StoreLe(at + r + 2 * r * c / 32 + 4 * i, static_cast<uint32_t>(i * c / 2));
   }
   if (dtype == DType::kQ1s) std::memset(at + r * c / 32 * 6, 0, 4);
   if (dtype == DType::kQ1t) std::memset(at + r * c / 32 * 9, 0, 4 * (r + 1));
-  auto weight = LinearWeight::Make({dtype, {rows, cols}, Bytes(at, PayloadSize(dtype, rows, cols)), nullptr}, "w");
+  auto weight =
+      LinearWeight::Make({dtype, {rows, cols}, Bytes(at, PayloadSize(dtype, rows, cols)), nullptr}, "w");
   if (!weight) {
     fmt::print(stderr, "{}\n", weight.error().message);
     std::abort();
@@ -95,7 +100,9 @@ LinearWeight WeightAt(std::byte* at, DType dtype, int64_t rows, int64_t cols) {
 
 void ReadWithAllThreads(ThreadPool& pool, const std::byte* p, size_t size) {
   const auto part = size / static_cast<size_t>(pool.threads());
-  pool.Run(pool.threads(), [&](int64_t i, int) { benchmark::DoNotOptimize(ReadAll({p + part * static_cast<size_t>(i), part})); });
+  pool.Run(pool.threads(), [&](int64_t i, int) {
+    benchmark::DoNotOptimize(ReadAll({p + part * static_cast<size_t>(i), part}));
+  });
 }
 
 std::vector<float> Inputs(int64_t count) {
@@ -141,7 +148,8 @@ void Decode(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, Is
         MatMul(context, std::span(&job, 1), ComputeMode::kFast);
       }
       const double t2 = clock.Now();
-      const double read = (t1 - t0) * static_cast<double>(size) / static_cast<double>(stride), product = t2 - t1;
+      const double read = (t1 - t0) * static_cast<double>(size) / static_cast<double>(stride),
+                   product = t2 - t1;
       read_seconds += read;
       product_seconds += product;
       best_read = std::min(best_read, read);
@@ -181,19 +189,24 @@ void Cached(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, Is
 
 #if defined(__x86_64__)
 // Sixteen independent chains of the instruction, operands in registers: named ones, so that none goes to memory.
-#define CMFORGE_SIXTEEN(op) op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11) op(12) op(13) op(14) op(15)
+#define CMFORGE_SIXTEEN(op) \
+  op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11) op(12) op(13) op(14) op(15)
 __attribute__((target("avx512f,avx512vnni"))) void DotLoop(int64_t count) {
 #define CMFORGE_DECLARE(k) __m512i c##k = _mm512_setzero_si512();
 #define CMFORGE_DOT(k) __asm__ volatile("vpdpbusd %1, %1, %0" : "+v"(c##k) : "v"(a));
   CMFORGE_SIXTEEN(CMFORGE_DECLARE)
   const __m512i a = _mm512_set1_epi8(3);
-  for (int64_t i = 0; i < count; ++i) { CMFORGE_SIXTEEN(CMFORGE_DOT) }
+  for (int64_t i = 0; i < count; ++i) {
+    CMFORGE_SIXTEEN(CMFORGE_DOT)
+  }
 }
 __attribute__((target("avx512f"))) void FmaLoop(int64_t count) {
 #define CMFORGE_FMA(k) __asm__ volatile("vfmadd231ps %1, %1, %0" : "+v"(c##k) : "v"(a));
   CMFORGE_SIXTEEN(CMFORGE_DECLARE)
   const __m512i a = _mm512_setzero_si512();
-  for (int64_t i = 0; i < count; ++i) { CMFORGE_SIXTEEN(CMFORGE_FMA) }
+  for (int64_t i = 0; i < count; ++i) {
+    CMFORGE_SIXTEEN(CMFORGE_FMA)
+  }
 }
 #endif
 
@@ -213,8 +226,8 @@ double PeakGops(ThreadPool& pool, bool is_integer) {
   return NAN;
 }
 
-void Prefill(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, int64_t tokens, Isa isa, int threads,
-             ComputeMode mode) {
+void Prefill(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, int64_t tokens, Isa isa,
+             int threads, ComputeMode mode) {
   ThreadPool pool(threads);
   KernelContext context(pool, isa);
   const BusyClock clock(pool.threads());
@@ -223,7 +236,8 @@ void Prefill(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, i
   const std::vector<float> x = Inputs(tokens * cols);
   std::vector<float> y(static_cast<size_t>(tokens * rows));
   Activations input;
-  const bool is_integer = mode == ComputeMode::kFast && dtype != DType::kF16 && dtype != DType::kBF16 && dtype != DType::kF32;
+  const bool is_integer =
+      mode == ComputeMode::kFast && dtype != DType::kF16 && dtype != DType::kBF16 && dtype != DType::kF32;
   std::vector<double> shares, rates;
   for (auto _ : state) {
     const double peak = PeakGops(pool, is_integer);
@@ -256,24 +270,25 @@ int RegisterAll() {
       const std::string_view encoding = DTypeName(dtype);
       for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{3072, 1024}, {2048, 6144}}) {
         for (int threads = 1; threads <= cpus; threads *= 2) {
-          benchmark::RegisterBenchmark(fmt::format("decode/{}/{}/{}/{}/{}", encoding, rows, cols, name, threads).c_str(),
-                                       Decode, dtype, rows, cols, isa, threads)
+          benchmark::RegisterBenchmark(
+              fmt::format("decode/{}/{}/{}/{}/{}", encoding, rows, cols, name, threads).c_str(), Decode,
+              dtype, rows, cols, isa, threads)
               ->Unit(benchmark::kMillisecond)
               ->Iterations(3);
           for (const int64_t tokens : {32, 128, 512}) {
             benchmark::RegisterBenchmark(
-                fmt::format("prefill/{}/{}/{}/{}/{}/{}", encoding, rows, cols, tokens, name, threads).c_str(), Prefill,
-                dtype, rows, cols, tokens, isa, threads, ComputeMode::kFast)
+                fmt::format("prefill/{}/{}/{}/{}/{}/{}", encoding, rows, cols, tokens, name, threads).c_str(),
+                Prefill, dtype, rows, cols, tokens, isa, threads, ComputeMode::kFast)
                 ->Unit(benchmark::kMillisecond)
                 ->Iterations(15);
           }
         }
       }
-      benchmark::RegisterBenchmark(fmt::format("cached/{}/256/1024/{}", encoding, name).c_str(), Cached, dtype, 256, 1024,
-                                   isa)
+      benchmark::RegisterBenchmark(fmt::format("cached/{}/256/1024/{}", encoding, name).c_str(), Cached,
+                                   dtype, 256, 1024, isa)
           ->Iterations(200);
-      benchmark::RegisterBenchmark(fmt::format("exact/{}/3072/1024/512/{}/{}", encoding, name, cpus).c_str(), Prefill,
-                                   dtype, 3072, 1024, 512, isa, cpus, ComputeMode::kExact)
+      benchmark::RegisterBenchmark(fmt::format("exact/{}/3072/1024/512/{}/{}", encoding, name, cpus).c_str(),
+                                   Prefill, dtype, 3072, 1024, 512, isa, cpus, ComputeMode::kExact)
           ->Iterations(5);
     }
   }

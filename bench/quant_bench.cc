@@ -90,7 +90,8 @@ const bool kRegistered = [] {
   for (const Encoding* encoding : AllEncodings()) {
     const EncodeFunction least_error = LeastErrorEncoder(encoding->dtype);
     if (least_error == nullptr) continue;
-    benchmark::RegisterBenchmark(name("encode-mse", encoding->name).c_str(), EncodeWith, least_error, EncodeOptions{})
+    benchmark::RegisterBenchmark(name("encode-mse", encoding->name).c_str(), EncodeWith, least_error,
+                                 EncodeOptions{})
         ->MeasureProcessCPUTime()
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto parsed = jinja::Template::Parse(source, "fuzz");
   if (!parsed) return 0;
   static const Json context = {
-      {"messages", {{{"role", "user"}, {"content", "a <|im_end|> b"}}, {{"role", "assistant"}, {"content", nullptr}}}},
+      {"messages",
+       {{{"role", "user"}, {"content", "a <|im_end|> b"}}, {{"role", "assistant"}, {"content", nullptr}}}},
       {"tools", nullptr},
       {"x", 3},
       {"y", 2.5},

@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (const mil::NamedType& value : program->functions.begin()->second.inputs) {
         if (value.name != feature.name || value.type.tensor.is_static()) continue;
         auto& array = std::get<mil::ArrayFeature>(feature.type);
-        for (const int64_t dim : value.type.tensor.shape) array.shape.push_back(dim == mil::kUnknownDim ? 2 : dim);
+        for (const int64_t dim : value.type.tensor.shape)
+          array.shape.push_back(dim == mil::kUnknownDim ? 2 : dim);
       }
     }
   }

@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (array->ToFloats().size() != static_cast<size_t>(array->count())) abort();
   (void)array->ToInts();
   const auto again = ParseNpy(SerializeNpy(*array));
-  if (!again || again->shape != array->shape || again->type != array->type || again->data != array->data) abort();
+  if (!again || again->shape != array->shape || again->type != array->type || again->data != array->data)
+    abort();
   return 0;
 }

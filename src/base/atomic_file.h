@@ -27,10 +27,10 @@ class AtomicFile {
   /// size() says how much, CutTo drops what is not wanted. Fails: as Create; kIo while another process writes it.
   static Result<AtomicFile> TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep);
 
-  Result<void> Write(Bytes bytes);                      // at the end
-  Result<void> WriteAt(uint64_t offset, Bytes bytes);   // inside what was written, or beyond it
-  Result<void> PadTo(uint64_t offset);                  // zeros up to `offset`
-  Result<void> CutTo(uint64_t size);                    // forgets what was written from there on
+  Result<void> Write(Bytes bytes);                     // at the end
+  Result<void> WriteAt(uint64_t offset, Bytes bytes);  // inside what was written, or beyond it
+  Result<void> PadTo(uint64_t offset);                 // zeros up to `offset`
+  Result<void> CutTo(uint64_t size);                   // forgets what was written from there on
   [[nodiscard]] uint64_t size() const { return size_; }
 
   /// Bytes already written, read back. Fails: kIo.

@@ -67,7 +67,8 @@ Result<std::filesystem::path> RealTarget(const std::filesystem::path& target) {
   }
   if (std::filesystem::exists(real, ignored) && !std::filesystem::is_regular_file(real, ignored)) {
     // A rename would put a file in the place of the device or pipe.
-    return Fail(ErrorKind::kUsage, fmt::format("{}: not a regular file: name a file to write", target.string()));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: not a regular file: name a file to write", target.string()));
   }
   return real;
 }
@@ -109,7 +110,8 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
   return file;
 }
 
-Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep) {
+Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::string_view suffix,
+                                      bool keep) {
   AtomicFile file;
   CMF_TRY(file.target_, RealTarget(target));
   file.temporary_ = file.target_;
@@ -118,8 +120,9 @@ Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::
   file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return Fail(CreateError(target, errno));
   if (::flock(file.fd_, LOCK_EX | LOCK_NB) != 0) {
-    return Fail(ErrorKind::kIo, fmt::format("{}: another program is writing it: wait for it, or name another file",
-                                            file.temporary_.string()));
+    return Fail(ErrorKind::kIo,
+                fmt::format("{}: another program is writing it: wait for it, or name another file",
+                            file.temporary_.string()));
   }
   struct stat info = {};
   if (::fstat(file.fd_, &info) != 0) return Fail(CreateError(target, errno));
@@ -176,7 +179,8 @@ Result<void> AtomicFile::Commit() {
     RemoveLeftovers(target_);  // here temporary names live for a moment only
     // A link cannot replace an existing file, a rename can: so first a temporary name, then the real one.
     const std::string self = fmt::format("/proc/self/fd/{}", fd_);
-    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) return Fail(WriteError(errno));
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return Fail(WriteError(errno));
     is_unnamed_ = false;
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(WriteError(errno));

@@ -6,7 +6,8 @@ namespace cmforge {
 Result<ByteRange> ByteRange::Checked(uint64_t offset, uint64_t size, uint64_t limit, std::string_view what) {
   if (offset > limit || size > limit - offset) {
     return Fail(ErrorKind::kCorrupt,
-                fmt::format("{}: bytes {} + {} leave the {} that are there", what, offset, size, limit), "Bounds");
+                fmt::format("{}: bytes {} + {} leave the {} that are there", what, offset, size, limit),
+                "Bounds");
   }
   return ByteRange{offset, size};
 }

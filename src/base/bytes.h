@@ -39,8 +39,8 @@ template <class T>
 class Le {
  public:
   Le() = default;
-  Le(T value) { StoreLe(bytes_, value); }                        // NOLINT: reads as a plain integer
-  operator T() const { return LoadLe<T>(bytes_); }               // NOLINT
+  Le(T value) { StoreLe(bytes_, value); }           // NOLINT: reads as a plain integer
+  operator T() const { return LoadLe<T>(bytes_); }  // NOLINT
  private:
   std::byte bytes_[sizeof(T)] = {};
 };

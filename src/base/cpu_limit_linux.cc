@@ -33,7 +33,8 @@ double QuotaUnder(const std::filesystem::path& root) {
   }
   for (const auto& v1 : {root / "cpu", root}) {
     double quota = 0, period = 0;
-    if (std::ifstream(v1 / "cpu.cfs_quota_us") >> quota && std::ifstream(v1 / "cpu.cfs_period_us") >> period) {
+    if (std::ifstream(v1 / "cpu.cfs_quota_us") >> quota &&
+        std::ifstream(v1 / "cpu.cfs_period_us") >> period) {
       consider(quota, period);
     }
   }

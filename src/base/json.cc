@@ -37,7 +37,8 @@ class TreeBuilder {  // the interface nlohmann::json::sax_parse expects
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
+    std::string_view text =
+        error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
     if (const size_t at = text.find("] "); at != text.npos) text.remove_prefix(at + 2);
     reason = fmt::format("not valid JSON near byte {}: {}", position, text);
     return false;
@@ -61,7 +62,8 @@ class TreeBuilder {  // the interface nlohmann::json::sax_parse expects
     } else {
       // Appended without the map's own linear search: `seen` has ruled out duplicates already.
       using Items = std::vector<std::pair<const std::string, Json>, Json::object_t::allocator_type>;
-      static_cast<Items&>(open.value.get_ref<Json::object_t&>()).emplace_back(std::move(open.key), std::move(value));
+      static_cast<Items&>(open.value.get_ref<Json::object_t&>())
+          .emplace_back(std::move(open.key), std::move(value));
     }
     return true;
   }

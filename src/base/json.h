@@ -4,9 +4,8 @@
 // by whoever owns them.
 #pragma once
 
-#include <string_view>
-
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/result.h"
 

@@ -39,8 +39,9 @@ struct FileDescriptor {
 Error OpenError(const std::filesystem::path& path, int error) {
   std::error_code ignored;
   if (error == ENOENT && std::filesystem::is_symlink(path, ignored)) {
-    return {ErrorKind::kNotFound, fmt::format("{}: the link points to '{}', which does not exist: fetch that file again",
-                                              path.string(), std::filesystem::read_symlink(path, ignored).string())};
+    return {ErrorKind::kNotFound,
+            fmt::format("{}: the link points to '{}', which does not exist: fetch that file again",
+                        path.string(), std::filesystem::read_symlink(path, ignored).string())};
   }
   const ErrorKind kind = error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo;
   return {kind, fmt::format("{}: cannot open: {}", path.string(), SystemFault(error))};
@@ -151,8 +152,8 @@ void MappedFile::Release(ByteRange range) const {
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t limit_bytes) {
   CMF_TRY(const MappedFile file, MappedFile::Open(path));
   if (file.bytes().size() > limit_bytes) {
-    return Fail(ErrorKind::kLimit,
-                fmt::format("{}: {} bytes, at most {} are read", path.string(), file.bytes().size(), limit_bytes));
+    return Fail(ErrorKind::kLimit, fmt::format("{}: {} bytes, at most {} are read", path.string(),
+                                               file.bytes().size(), limit_bytes));
   }
   return std::string(AsText(file.bytes()));
 }

@@ -2,12 +2,12 @@
 // status, and whose message says file, part, fact with numbers and remedy in one line.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
-#include <utility>
-
-#include <fmt/format.h>
 #include <tl/expected.hpp>
+#include <utility>
 
 namespace cmforge {
 
@@ -46,7 +46,8 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 [[nodiscard]] inline tl::unexpected<Error> Fail(Error error) {
   return tl::unexpected<Error>(std::move(error));
 }
-[[nodiscard]] inline tl::unexpected<Error> Fail(ErrorKind kind, std::string message, std::string_view name = {}) {
+[[nodiscard]] inline tl::unexpected<Error> Fail(ErrorKind kind, std::string message,
+                                                std::string_view name = {}) {
   return tl::unexpected<Error>(Error{kind, std::move(message), name});
 }
 
@@ -57,14 +58,14 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 
 /// CMF_TRY(auto file, MappedFile::Open(path)): declares or assigns the value, or returns the error.
 #define CMF_TRY(target, ...) CMF_TRY_AS(CMF_CONCAT(cmf_result_, __COUNTER__), target, __VA_ARGS__)
-#define CMF_TRY_AS(result, target, ...)                         \
-  auto result = (__VA_ARGS__);                                  \
+#define CMF_TRY_AS(result, target, ...)                           \
+  auto result = (__VA_ARGS__);                                    \
   if (!result) return ::cmforge::Fail(std::move(result).error()); \
   target = std::move(*result)
 
 /// CMF_CHECK(writer.Commit()): returns the error of a Result<void>. A lambda inside may use it too.
 #define CMF_CHECK(...) CMF_CHECK_AS(CMF_CONCAT(cmf_status_, __COUNTER__), __VA_ARGS__)
-#define CMF_CHECK_AS(status, ...)                                                              \
-  do {                                                                                         \
+#define CMF_CHECK_AS(status, ...)                                                                \
+  do {                                                                                           \
     if (auto status = (__VA_ARGS__); !status) return ::cmforge::Fail(std::move(status).error()); \
   } while (false)

@@ -50,7 +50,8 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::TakeTasks(int worker) {
-  for (int64_t task = next_.fetch_add(1); task < count_; task = next_.fetch_add(1)) fn_(context_, task, worker);
+  for (int64_t task = next_.fetch_add(1); task < count_; task = next_.fetch_add(1))
+    fn_(context_, task, worker);
 }
 
 void ThreadPool::WorkerLoop(int worker) {

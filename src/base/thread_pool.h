@@ -28,8 +28,10 @@ class ThreadPool {
   template <class Fn>
   void Run(int64_t count, Fn&& fn) {
     using Callable = std::remove_reference_t<Fn>;
-    RunErased(count, [](void* context, int64_t task, int worker) { (*static_cast<Callable*>(context))(task, worker); },
-              const_cast<void*>(static_cast<const void*>(&fn)));
+    RunErased(
+        count,
+        [](void* context, int64_t task, int worker) { (*static_cast<Callable*>(context))(task, worker); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
   /// Cuts [0, count) into about 4 ranges a thread, each a multiple of `grain`, and calls fn(begin, end).

@@ -12,19 +12,28 @@ struct Architecture {
   std::string_view family, name;
 };
 constexpr Architecture kArchitectures[] = {
-    {"llama", "LlamaForCausalLM"},          {"nanbeige", "NanbeigeForCausalLM"},
-    {"mistral", "MistralForCausalLM"},      {"phi3", "Phi3ForCausalLM"},
-    {"qwen2", "Qwen2ForCausalLM"},          {"qwen2_moe", "Qwen2MoeForCausalLM"},
-    {"qwen3", "Qwen3ForCausalLM"},          {"qwen3_moe", "Qwen3MoeForCausalLM"},
-    {"qwen3_next", "Qwen3NextForCausalLM"}, {"qwen3_5", "Qwen3_5ForCausalLM"},
-    {"qwen3_5_moe", "Qwen3_5MoeForCausalLM"}, {"gemma", "GemmaForCausalLM"},
-    {"gemma2", "Gemma2ForCausalLM"},        {"gemma3", "Gemma3ForCausalLM"},
-    {"gemma4", "Gemma4ForCausalLM"},        {"laguna", "LagunaForCausalLM"},
-    {"lfm2", "Lfm2ForCausalLM"},            {"lfm2_moe", "Lfm2MoeForCausalLM"},
+    {"llama", "LlamaForCausalLM"},
+    {"nanbeige", "NanbeigeForCausalLM"},
+    {"mistral", "MistralForCausalLM"},
+    {"phi3", "Phi3ForCausalLM"},
+    {"qwen2", "Qwen2ForCausalLM"},
+    {"qwen2_moe", "Qwen2MoeForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+    {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen3_next", "Qwen3NextForCausalLM"},
+    {"qwen3_5", "Qwen3_5ForCausalLM"},
+    {"qwen3_5_moe", "Qwen3_5MoeForCausalLM"},
+    {"gemma", "GemmaForCausalLM"},
+    {"gemma2", "Gemma2ForCausalLM"},
+    {"gemma3", "Gemma3ForCausalLM"},
+    {"gemma4", "Gemma4ForCausalLM"},
+    {"laguna", "LagunaForCausalLM"},
+    {"lfm2", "Lfm2ForCausalLM"},
+    {"lfm2_moe", "Lfm2MoeForCausalLM"},
 };
 
-constexpr std::string_view kMultimodal[] = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
-                                            "qwen3_5",  "qwen3_5_moe", "gemma3",  "gemma4"};
+constexpr std::string_view kMultimodal[] = {"qwen2_vl", "qwen2_5_vl",  "qwen3_vl", "qwen3_vl_moe",
+                                            "qwen3_5",  "qwen3_5_moe", "gemma3",   "gemma4"};
 
 template <class T>
 Json OrNull(const std::optional<T>& value) {
@@ -150,7 +159,8 @@ class Writer {
   [[nodiscard]] bool is_lfm2() const { return family_.name.starts_with("lfm2"); }
   [[nodiscard]] bool is_gemma() const { return family_.name.starts_with("gemma"); }
   [[nodiscard]] bool Has(LayerKind kind) const {
-    return std::find(config_.layer_types.begin(), config_.layer_types.end(), kind) != config_.layer_types.end();
+    return std::find(config_.layer_types.begin(), config_.layer_types.end(), kind) !=
+           config_.layer_types.end();
   }
 
   void PutAttention() {
@@ -191,7 +201,8 @@ class Writer {
       json_["linear_key_head_dim"] = linear.key_head_dim;
       json_["linear_value_head_dim"] = linear.value_head_dim;
       json_["linear_conv_kernel_dim"] = linear.conv_kernel;
-      const auto full = std::find(config_.layer_types.begin(), config_.layer_types.end(), LayerKind::kFullAttention);
+      const auto full =
+          std::find(config_.layer_types.begin(), config_.layer_types.end(), LayerKind::kFullAttention);
       if (full != config_.layer_types.end())
         json_["full_attention_interval"] = full - config_.layer_types.begin() + 1;
     } else if (Has(LayerKind::kShortConv)) {
@@ -208,7 +219,8 @@ class Writer {
     const bool is_plain_local =
         local.kind == RopeKind::kDefault && local.partial_rotary_factor == rope.partial_rotary_factor;
     if ((config_.rope_local || knows_two) && !(family_.name == "gemma3" && is_plain_local)) {
-      json_["rope_parameters"] = {{"full_attention", WholeRope(rope)}, {"sliding_attention", WholeRope(local)}};
+      json_["rope_parameters"] = {{"full_attention", WholeRope(rope)},
+                                  {"sliding_attention", WholeRope(local)}};
       return;
     }
     json_["rope_theta"] = rope.theta;
@@ -236,12 +248,14 @@ class Writer {
     json_["norm_topk_prob"] = moe.norm_topk_prob;
     if (moe.shared_expert_intermediate_size > 0 || family_.name == "qwen2_moe")
       json_["shared_expert_intermediate_size"] = moe.shared_expert_intermediate_size;
-    if (moe.router_sigmoid != family_.sigmoid_router) json_["scoring_func"] = moe.router_sigmoid ? "sigmoid" : "softmax";
+    if (moe.router_sigmoid != family_.sigmoid_router)
+      json_["scoring_func"] = moe.router_sigmoid ? "sigmoid" : "softmax";
     if (moe.routed_scaling_factor != 1.0) {
       json_[family_.name == "laguna" ? "moe_routed_scaling_factor" : "routed_scaling_factor"] =
           moe.routed_scaling_factor;
     }
-    if (moe.router_logit_softcapping != 0) json_["moe_router_logit_softcapping"] = moe.router_logit_softcapping;
+    if (moe.router_logit_softcapping != 0)
+      json_["moe_router_logit_softcapping"] = moe.router_logit_softcapping;
     if (is_lfm2()) {
       json_["num_dense_layers"] = traits_.dense_layers.size();
       json_["use_expert_bias"] = true;
@@ -251,8 +265,8 @@ class Writer {
     if (family_.name == "laguna") {
       Json kinds = Json::array();
       for (int64_t i = 0; i < config_.num_layers; ++i) {
-        const bool is_dense =
-            std::find(traits_.dense_layers.begin(), traits_.dense_layers.end(), i) != traits_.dense_layers.end();
+        const bool is_dense = std::find(traits_.dense_layers.begin(), traits_.dense_layers.end(), i) !=
+                              traits_.dense_layers.end();
         kinds.push_back(is_dense ? "dense" : "sparse");
       }
       json_["mlp_layer_types"] = std::move(kinds);
@@ -283,7 +297,8 @@ class Writer {
 }  // namespace
 
 std::string TextModelType(std::string_view family) {
-  const bool is_multimodal = std::find(std::begin(kMultimodal), std::end(kMultimodal), family) != std::end(kMultimodal);
+  const bool is_multimodal =
+      std::find(std::begin(kMultimodal), std::end(kMultimodal), family) != std::end(kMultimodal);
   return is_multimodal ? std::string(family) + "_text" : std::string(family);
 }
 

@@ -18,13 +18,15 @@ namespace cmforge {
 
 /// config.json of a text-only model. What the family cannot say is not in it: whoever writes it parses it back and
 /// compares. `dtype`: "bfloat16", "float16" or "float32".
-[[nodiscard]] std::string HfConfigText(const ModelConfig& config, const HfTraits& traits, const HfFamily& family,
-                                       std::string_view model_type, const ChatBundle* chat, std::string_view dtype);
+[[nodiscard]] std::string HfConfigText(const ModelConfig& config, const HfTraits& traits,
+                                       const HfFamily& family, std::string_view model_type,
+                                       const ChatBundle* chat, std::string_view dtype);
 
 [[nodiscard]] std::string HfGenerationConfigText(const ChatBundle& chat, const RecommendedSampling& sampling);
 
 /// `special_tokens`: names and texts, "eos_token" and "<|im_end|>".
 [[nodiscard]] std::string HfTokenizerConfigText(
-    const ChatBundle& chat, const std::vector<std::pair<std::string, std::string>>& special_tokens, int64_t max_length);
+    const ChatBundle& chat, const std::vector<std::pair<std::string, std::string>>& special_tokens,
+    int64_t max_length);
 
 }  // namespace cmforge

@@ -35,7 +35,8 @@ bool Replace(std::string& text, std::string_view from, std::string_view to) {
 
 class Layouter {
  public:
-  Layouter(const TensorSource& tensors, const ModelConfig& config, const HfTraits& traits, std::string_view family)
+  Layouter(const TensorSource& tensors, const ModelConfig& config, const HfTraits& traits,
+           std::string_view family)
       : tensors_(tensors), config_(config), traits_(traits), family_(family) {}
 
   Result<std::vector<HfTensor>> Run() {
@@ -53,7 +54,9 @@ class Layouter {
     return traits_.ffn_width * (is_doubled ? 2 : 1);
   }
 
-  static RowSlice Whole(const TensorInfo& info) { return {info.name, 0, info.shape.empty() ? 1 : info.shape[0]}; }
+  static RowSlice Whole(const TensorInfo& info) {
+    return {info.name, 0, info.shape.empty() ? 1 : info.shape[0]};
+  }
 
   void Put(std::string name, Shape shape, std::vector<RowSlice> slices) {
     const int64_t row_length = RowsOf(shape).cols;
@@ -67,9 +70,11 @@ class Layouter {
       return {};
     }
     const std::string prefix(info.name.substr(0, info.name.size() - in_layer->suffix.size()));
-    if (in_layer->suffix.starts_with("mlp.experts.") && family_ == "qwen3_5_moe") return AddBank(prefix, info, *in_layer);
+    if (in_layer->suffix.starts_with("mlp.experts.") && family_ == "qwen3_5_moe")
+      return AddBank(prefix, info, *in_layer);
     if (family_ == "phi3" && AddPhi3(prefix, info, in_layer->suffix)) return {};
-    if (family_ == "qwen3_next" && config_.linear_attention && AddQwen3Next(prefix, info, in_layer->suffix)) return {};
+    if (family_ == "qwen3_next" && config_.linear_attention && AddQwen3Next(prefix, info, in_layer->suffix))
+      return {};
     Shape shape = info.shape;
     std::vector<RowSlice> slices = {Whole(info)};
     FillUp(in_layer->layer, in_layer->suffix, shape, slices);
@@ -81,7 +86,8 @@ class Layouter {
   void FillUp(int64_t layer, std::string_view suffix, Shape& shape, std::vector<RowSlice>& slices) const {
     if (!suffix.starts_with("mlp.") || shape.empty()) return;
     const int64_t width = WidthOf(layer);
-    for (const std::string_view rows : {"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.gate_proj.bias", "mlp.up_proj.bias"}) {
+    for (const std::string_view rows :
+         {"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.gate_proj.bias", "mlp.up_proj.bias"}) {
       if (suffix != rows || shape[0] >= width) continue;
       slices.push_back({"", 0, width - shape[0]});
       shape[0] = width;
@@ -125,7 +131,8 @@ class Layouter {
     if (suffix == "linear_attn.in_proj_z.weight" || suffix == "linear_attn.in_proj_a.weight") return true;
     if (suffix != "linear_attn.in_proj_qkv.weight" && suffix != "linear_attn.in_proj_b.weight") return false;
     const bool is_ba = suffix == "linear_attn.in_proj_b.weight";
-    const std::string other = prefix + (is_ba ? "linear_attn.in_proj_a.weight" : "linear_attn.in_proj_z.weight");
+    const std::string other =
+        prefix + (is_ba ? "linear_attn.in_proj_a.weight" : "linear_attn.in_proj_z.weight");
     const TensorInfo* partner = tensors_.Find(other);
     if (partner == nullptr || linear.num_key_heads == 0) return false;
     const int64_t key = linear.key_head_dim, groups = linear.num_key_heads;
@@ -144,8 +151,8 @@ class Layouter {
     }
     Shape shape = info.shape;
     shape[0] += partner->shape[0];
-    Put(prefix + (is_ba ? "linear_attn.in_proj_ba.weight" : "linear_attn.in_proj_qkvz.weight"), std::move(shape),
-        std::move(slices));
+    Put(prefix + (is_ba ? "linear_attn.in_proj_ba.weight" : "linear_attn.in_proj_qkvz.weight"),
+        std::move(shape), std::move(slices));
     return true;
   }
 
@@ -162,16 +169,18 @@ class Layouter {
         const std::string part = fmt::format("{}mlp.experts.{}.{}.weight", prefix, e, matrix);
         const TensorInfo* expert = tensors_.Find(part);
         if (expert == nullptr || expert->shape != info.shape) {
-          return Fail(ErrorKind::kUnsupported,
-                      fmt::format("{}: tensor '{}': {}: a folder of this family has all experts in every layer, of one size",
-                                  tensors_.path(), part, expert == nullptr ? "not there" : ShapeText(expert->shape)));
+          return Fail(
+              ErrorKind::kUnsupported,
+              fmt::format(
+                  "{}: tensor '{}': {}: a folder of this family has all experts in every layer, of one size",
+                  tensors_.path(), part, expert == nullptr ? "not there" : ShapeText(expert->shape)));
         }
         slices.push_back(Whole(*expert));
       }
     }
     Shape shape = {experts, info.shape[0] * (is_gate ? 2 : 1), info.shape[1]};
-    layout_.push_back({prefix + (is_gate ? "mlp.experts.gate_up_proj" : "mlp.experts.down_proj"), std::move(shape),
-                       std::move(slices), info.shape[1]});  // a row is one of an expert's
+    layout_.push_back({prefix + (is_gate ? "mlp.experts.gate_up_proj" : "mlp.experts.down_proj"),
+                       std::move(shape), std::move(slices), info.shape[1]});  // a row is one of an expert's
     return {};
   }
 
@@ -198,9 +207,10 @@ class Layouter {
     Replace(suffix, "self_attn.k_norm.", "self_attn.k_layernorm.");
     Replace(suffix, "short_conv.", "conv.");
     if (Replace(suffix, "mlp.", "feed_forward.")) {
-      for (const auto& [from, to] : {std::pair<std::string_view, std::string_view>{"gate_proj.weight", "w1.weight"},
-                                     {"up_proj.weight", "w3.weight"},
-                                     {"down_proj.weight", "w2.weight"}}) {
+      for (const auto& [from, to] :
+           {std::pair<std::string_view, std::string_view>{"gate_proj.weight", "w1.weight"},
+            {"up_proj.weight", "w3.weight"},
+            {"down_proj.weight", "w2.weight"}}) {
         if (suffix.ends_with(from)) suffix.replace(suffix.size() - from.size(), from.size(), to);
       }
     }
@@ -226,7 +236,9 @@ HfTraits HfTraitsOf(const TensorSource& tensors, const ModelConfig& config) {
   const int64_t first_shared = config.num_layers - config.num_kv_shared_layers;
   int64_t shared_width = 0;
   for (int64_t i = 0; i < config.num_layers; ++i) {
-    const auto note = [&](bool& trait, std::string_view suffix) { trait = trait || in_layer(i, suffix) != nullptr; };
+    const auto note = [&](bool& trait, std::string_view suffix) {
+      trait = trait || in_layer(i, suffix) != nullptr;
+    };
     note(traits.has_qkv_bias, "self_attn.q_proj.bias");
     note(traits.has_o_bias, "self_attn.o_proj.bias");
     note(traits.has_mlp_bias, "mlp.gate_proj.bias");
@@ -252,8 +264,8 @@ HfTraits HfTraitsOf(const TensorSource& tensors, const ModelConfig& config) {
   return traits;
 }
 
-Result<std::vector<HfTensor>> LayOutForHf(const TensorSource& tensors, const ModelConfig& config, const HfTraits& traits,
-                                          std::string_view family) {
+Result<std::vector<HfTensor>> LayOutForHf(const TensorSource& tensors, const ModelConfig& config,
+                                          const HfTraits& traits, std::string_view family) {
   return Layouter(tensors, config, traits, family).Run();
 }
 

@@ -32,12 +32,12 @@ struct HfTensor {
 struct HfTraits {
   bool has_head = false, has_qkv_bias = false, has_o_bias = false, has_mlp_bias = false;
   bool has_qk_norm = false, has_four_norms = false;
-  bool is_gate_per_channel = false;       // g_proj
-  bool is_v_from_k = false;               // full layers without v_proj
-  bool is_double_wide = false;            // layers that share keys and values have twice the width
-  int64_t ffn_width = 0;                  // of the dense layers, after filling up; 0 = none
-  std::vector<int64_t> dense_layers;      // without router
-  int64_t mtp_layers = 0;                 // 0 = no head
+  bool is_gate_per_channel = false;   // g_proj
+  bool is_v_from_k = false;           // full layers without v_proj
+  bool is_double_wide = false;        // layers that share keys and values have twice the width
+  int64_t ffn_width = 0;              // of the dense layers, after filling up; 0 = none
+  std::vector<int64_t> dense_layers;  // without router
+  int64_t mtp_layers = 0;             // 0 = no head
 };
 
 [[nodiscard]] HfTraits HfTraitsOf(const TensorSource& tensors, const ModelConfig& config);
@@ -45,7 +45,7 @@ struct HfTraits {
 /// `family`: a row's name in the table of families. Skill tensors (`skill.*`) are left out. A folder knows one
 /// feed-forward width: narrower layers (a defragmented model's) are filled up with neurons of zeros, which add nothing.
 /// Fails: kUnsupported for layers that no folder can hold (experts missing in some layers), naming the tensor.
-Result<std::vector<HfTensor>> LayOutForHf(const TensorSource& tensors, const ModelConfig& config, const HfTraits& traits,
-                                          std::string_view family);
+Result<std::vector<HfTensor>> LayOutForHf(const TensorSource& tensors, const ModelConfig& config,
+                                          const HfTraits& traits, std::string_view family);
 
 }  // namespace cmforge

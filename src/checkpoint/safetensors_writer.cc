@@ -25,8 +25,9 @@ std::string_view DTypeWord(DType dtype) {
 
 }  // namespace
 
-Result<void> WriteSafetensors(const TensorSource& source, std::span<const std::string> names, AtomicFile& file,
-                              const RunControl& run, const std::function<void(uint64_t)>& done) {
+Result<void> WriteSafetensors(const TensorSource& source, std::span<const std::string> names,
+                              AtomicFile& file, const RunControl& run,
+                              const std::function<void(uint64_t)>& done) {
   std::vector<const TensorInfo*> infos;
   for (const std::string& name : names) infos.push_back(source.Find(name));
   std::stable_sort(infos.begin(), infos.end(), [](const TensorInfo* a, const TensorInfo* b) {
@@ -37,10 +38,11 @@ Result<void> WriteSafetensors(const TensorSource& source, std::span<const std::s
   for (const TensorInfo* info : infos) {
     const std::string_view word = DTypeWord(info->dtype);
     if (word.empty()) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("tensor '{}': {} is not a dtype of safetensors", info->name, DTypeName(info->dtype)));
+      return Fail(ErrorKind::kUsage, fmt::format("tensor '{}': {} is not a dtype of safetensors", info->name,
+                                                 DTypeName(info->dtype)));
     }
-    header[info->name] = {{"dtype", word}, {"shape", info->shape}, {"data_offsets", {end, end + info->nbytes}}};
+    header[info->name] = {
+        {"dtype", word}, {"shape", info->shape}, {"data_offsets", {end, end + info->nbytes}}};
     end += info->nbytes;
   }
   std::string text = DumpJson(header);

@@ -16,7 +16,8 @@ namespace cmforge {
 /// Writes the named tensors into `file`, which is not committed. One tensor's bytes are held at a time.
 /// `done` is called with the size of each payload after it was written.
 /// Fails: kUsage for a dtype that safetensors does not know (an encoding), kIo, kCancelled, and as `source` reads.
-Result<void> WriteSafetensors(const TensorSource& source, std::span<const std::string> names, AtomicFile& file,
-                              const RunControl& run, const std::function<void(uint64_t)>& done);
+Result<void> WriteSafetensors(const TensorSource& source, std::span<const std::string> names,
+                              AtomicFile& file, const RunControl& run,
+                              const std::function<void(uint64_t)>& done);
 
 }  // namespace cmforge

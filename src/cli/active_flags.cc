@@ -14,7 +14,7 @@ void ActiveFlags::AddTo(CLI::App* command) {
 }
 
 Result<std::shared_ptr<const ActiveSet>> ActiveFlags::Make(const OpenedSource& source,
-                                                            std::shared_ptr<const ActiveSet> task) const {
+                                                           std::shared_ptr<const ActiveSet> task) const {
   if (expert_stats.empty()) return task;
   CMF_CHECK(RequireTensors(source));
   if (!source.config) {

@@ -107,16 +107,18 @@ std::vector<TokenId> Tokens(int64_t count, int64_t vocab) {
 Result<void> Plan(Options& options, int64_t context) {
   const auto check = [&](std::string_view what, int64_t tokens) -> Result<void> {
     if (tokens <= context) return {};
-    return Fail(ErrorKind::kLimit, fmt::format("{}: {} tokens do not fit a context of {}: give less, or a larger "
-                                               "--context if the model has one",
-                                               what, tokens, context));
+    return Fail(ErrorKind::kLimit,
+                fmt::format("{}: {} tokens do not fit a context of {}: give less, or a larger "
+                            "--context if the model has one",
+                            what, tokens, context));
   };
   if (options.prompt_tokens.empty()) options.prompt_tokens = {std::min(kUsualPrompt, context)};
   for (const int64_t n : options.prompt_tokens) CMF_CHECK(check("--prompt-tokens", n));
   int64_t deepest = 1;  // decoding begins behind one token at least
   for (const int64_t depth : options.depth) deepest = std::max(deepest, depth);
   CMF_CHECK(check("--depth", deepest));
-  if (options.gen_tokens == Options::kNotGiven) options.gen_tokens = std::min(kUsualAnswer, context - deepest);
+  if (options.gen_tokens == Options::kNotGiven)
+    options.gen_tokens = std::min(kUsualAnswer, context - deepest);
   return check("--depth and --gen-tokens", deepest + options.gen_tokens);
 }
 
@@ -128,12 +130,15 @@ void Report(const Cli& cli, const Entries& entries, int64_t tokens, Json& json) 
   for (const auto& entry : entries) total += entry.seconds;
   Json list = Json::array();
   for (const auto& [op, calls, seconds] : entries) {
-    const double share = total > 0 ? seconds / total : 0, micros = seconds * 1e6 / static_cast<double>(tokens);
-    list.push_back(
-        {{"operator", engine::OperatorName(op)}, {"calls", calls}, {"us_per_token", micros}, {"share", share}});
+    const double share = total > 0 ? seconds / total : 0,
+                 micros = seconds * 1e6 / static_cast<double>(tokens);
+    list.push_back({{"operator", engine::OperatorName(op)},
+                    {"calls", calls},
+                    {"us_per_token", micros},
+                    {"share", share}});
     if (!cli.common.json) {
-      fmt::print("  {:<20} {:>8} calls {:>11.2f} us/token {:>6.1f}%\n", engine::OperatorName(op), calls, micros,
-                 share * 100);
+      fmt::print("  {:<20} {:>8} calls {:>11.2f} us/token {:>6.1f}%\n", engine::OperatorName(op), calls,
+                 micros, share * 100);
     }
   }
   json["operators"] = std::move(list);
@@ -206,8 +211,7 @@ Result<int> Bench(const Cli& cli, Options options) {
       bandwidth = std::max(bandwidth, MeasureReadBandwidth(pool, pages, 1));
       CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
       CMF_TRY(auto row,
-              Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), active,
-                      control));
+              Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), active, control));
       profile->Reset();
       const auto at = Clock::now();
       for (int64_t i = 0; i < options.gen_tokens; ++i) {
@@ -257,10 +261,14 @@ void AddBench(Cli& cli) {
   const CLI::Range count(int64_t{0}, int64_t{1} << 30);
   command
       ->add_option("--prompt-tokens", options->prompt_tokens,
-                   fmt::format("Lengths of prompts, 0 for none (default: {}, or the context if that is less)", kUsualPrompt))
+                   fmt::format("Lengths of prompts, 0 for none (default: {}, or the context if that is less)",
+                               kUsualPrompt))
       ->delimiter(',')
       ->check(count);
-  command->add_option("--gen-tokens", options->gen_tokens, fmt::format("Tokens to decode, 0 for none (default: {}, or what fits the context)", kUsualAnswer))
+  command
+      ->add_option(
+          "--gen-tokens", options->gen_tokens,
+          fmt::format("Tokens to decode, 0 for none (default: {}, or what fits the context)", kUsualAnswer))
       ->check(count);
   command->add_option("--depth", options->depth, "Tokens in the cache before decoding")
       ->delimiter(',')

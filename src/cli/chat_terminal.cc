@@ -15,7 +15,8 @@
 namespace cmforge::cli {
 namespace {
 
-constexpr const char* kHelp = R"(/system TEXT     set the system message (without TEXT: show it; "": take it away)
+constexpr const char* kHelp =
+    R"(/system TEXT     set the system message (without TEXT: show it; "": take it away)
 /set             show the settings: max-tokens, temperature, top-k, top-p, seed, think ...
 /set NAME VALUE  change one
 /task NAME       run under this task mask, or none (without NAME: show it)
@@ -279,8 +280,8 @@ class Terminal {
 
 }  // namespace
 
-Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session, Specialist& specialist,
-                           const Tokenizer& tokenizer) {
+Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session,
+                           Specialist& specialist, const Tokenizer& tokenizer) {
   return Terminal(cli, options, session, specialist, tokenizer).Loop();
 }
 

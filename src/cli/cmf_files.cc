@@ -7,9 +7,8 @@ namespace cmforge::cli {
 
 Result<std::shared_ptr<const cmf::File>> NeedCmf(const OpenedSource& source) {
   if (source.cmf) return source.cmf;
-  return Fail(ErrorKind::kUsage,
-              fmt::format("{}: a {}, and this needs a .cmf file: convert it first", source.path,
-                          SourceFormatName(source.format)));
+  return Fail(ErrorKind::kUsage, fmt::format("{}: a {}, and this needs a .cmf file: convert it first",
+                                             source.path, SourceFormatName(source.format)));
 }
 
 void PrintFiles(const Cli& cli, std::span<const std::filesystem::path> paths) {

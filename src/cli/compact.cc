@@ -36,11 +36,13 @@ Result<int> Compact(const Cli& cli, const ModelArgument& model, const std::strin
 void AddCompact(Cli& cli) {
   auto model = std::make_shared<ModelArgument>();
   auto output = std::make_shared<std::string>();
-  CLI::App* command = cli.Add("compact", "Rewrite a .cmf file without dead space", "cmforge compact model.cmf --output small.cmf");
+  CLI::App* command = cli.Add("compact", "Rewrite a .cmf file without dead space",
+                              "cmforge compact model.cmf --output small.cmf");
   command->add_option("FILE", model->path, "A .cmf file; a set of shards becomes one file")->required();
   command->add_option("-o,--output", *output, "The .cmf file to write")->required();
-  command->callback(
-      [&cli, model, output] { cli.action = [&cli, model, output] { return Compact(cli, *model, *output); }; });
+  command->callback([&cli, model, output] {
+    cli.action = [&cli, model, output] { return Compact(cli, *model, *output); };
+  });
 }
 
 }  // namespace cmforge::cli

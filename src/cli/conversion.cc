@@ -11,8 +11,8 @@
 #include "cli/source_state.h"
 #include "convert/defrag.h"
 #include "convert/defrag_source.h"
-#include "quant/least_error.h"
 #include "open/mask_files.h"
+#include "quant/least_error.h"
 
 namespace cmforge::cli {
 namespace {
@@ -29,7 +29,9 @@ void PrintTable(const ConvertReport& report, const std::string& output) {
                DTypeName(fallback.wanted), fallback.reason);
   }
   if (report.resumed > 0) fmt::print("{} tensors were taken over from the interrupted run\n", report.resumed);
-  if (report.files.size() > 1) fmt::print("{} shards, {} to {}\n", report.files.size(), report.files.front().string(), report.files.back().filename().string());
+  if (report.files.size() > 1)
+    fmt::print("{} shards, {} to {}\n", report.files.size(), report.files.front().string(),
+               report.files.back().filename().string());
   fmt::print("{}: {} in {:.1f} s, {:.0f} million weights a second\n", output,
              HumanBytes(static_cast<double>(report.file_bytes)), report.seconds,
              static_cast<double>(report.weights) / report.seconds / 1e6);
@@ -38,12 +40,9 @@ void PrintTable(const ConvertReport& report, const std::string& output) {
 Json ReportJson(const ConvertReport& report, const OpenedSource& source, const std::string& output) {
   std::vector<std::string> files;
   for (const auto& file : report.files) files.push_back(file.string());
-  Json json = {{"output", output},
-               {"files", files},
-               {"bytes", report.file_bytes},
-               {"weights", report.weights},
-               {"changed", report.changed},
-               {"resumed", report.resumed},
+  Json json = {{"output", output},           {"files", files},
+               {"bytes", report.file_bytes}, {"weights", report.weights},
+               {"changed", report.changed},  {"resumed", report.resumed},
                {"seconds", report.seconds}};
   json["encodings"] = Json::object();
   for (const auto& [dtype, type] : report.types) {
@@ -90,7 +89,8 @@ Result<void> CheckTokenizer(const OpenedSource& source, const RunControl& contro
   if (source.cmf) return {};
   if (source.tokenizer_json().empty()) {
     control.Warn(fmt::format(
-        "{}: no tokenizer.json: the file takes token ids only, until a tokenizer.json lies beside it", source.path));
+        "{}: no tokenizer.json: the file takes token ids only, until a tokenizer.json lies beside it",
+        source.path));
   } else if (const auto read = LoadTokenizer(source); !read && read.error().kind == ErrorKind::kUnsupported) {
     control.Warn(fmt::format("{}: the file will hold it as it is, and this program will take token ids only",
                              read.error().message));
@@ -103,10 +103,10 @@ Result<void> CheckTokenizer(const OpenedSource& source, const RunControl& contro
 }  // namespace
 
 void EncodingFlags::AddTo(CLI::App* command, const std::string& default_quant) {
-  auto* option = command->add_option(
-      "--quant", quant,
-      "Encoding of the matrices: f32, f16, bf16, q8, q8_2f, q4, q4t, q4tp, q2tp, q1, q1p, q1s, q1t, vbit, vbit_plain, or "
-      "keep: as they are");
+  auto* option = command->add_option("--quant", quant,
+                                     "Encoding of the matrices: f32, f16, bf16, q8, q8_2f, q4, q4t, q4tp, "
+                                     "q2tp, q1, q1p, q1s, q1t, vbit, vbit_plain, or "
+                                     "keep: as they are");
   if (!default_quant.empty()) option->default_str(default_quant);
   command->add_option("--tensor-quant", tensor_quant,
                       "GLOB=QUANT for some tensors; may be repeated, the last match wins");
@@ -132,27 +132,32 @@ Result<ConvertOptions> EncodingFlags::Parse(const OpenedSource& source, RoutingC
     has_search = has_search || LeastErrorEncoder(parsed.preset.dtype) != nullptr;
     options.tensor_quant.push_back(std::move(parsed));
   }
-  for (const auto& [flag, is_given] : {std::pair{"mean-bits", mean_bits.has_value()}, {"moe-stats", !moe_stats.empty()}}) {
+  for (const auto& [flag, is_given] :
+       {std::pair{"mean-bits", mean_bits.has_value()}, {"moe-stats", !moe_stats.empty()}}) {
     if (is_given && !has_vbit)
-      return Fail(ErrorKind::kUsage, fmt::format("{}: nothing is vbit under --quant {}: leave it out", flag, quant));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: nothing is vbit under --quant {}: leave it out", flag, quant));
   }
   options.encoders.least_error = encoder == "mse";
   if (options.encoders.least_error && !has_search) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("encoder: {} has its standard encoder only: mse is for q4, q4t, q4tp, q2tp, vbit, vbit_plain",
-                            quant));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format(
+            "encoder: {} has its standard encoder only: mse is for q4, q4t, q4tp, q2tp, vbit, vbit_plain",
+            quant));
   }
   if (!moe_stats.empty()) {
     CMF_TRY(cmf::ExpertStats stats, LoadExpertStats(moe_stats));
     routing = std::move(stats.counts);
-    const auto experts = source.config ? cmf::ExpertsOfLayers(*source.tensors, *source.config)
-                                       : std::map<int64_t, int64_t>();
+    const auto experts =
+        source.config ? cmf::ExpertsOfLayers(*source.tensors, *source.config) : std::map<int64_t, int64_t>();
     for (const auto& [layer, counts] : routing) {
       const auto has = experts.find(layer);
       const int64_t count = has == experts.end() ? 0 : has->second;
       if (count == static_cast<int64_t>(counts.size())) continue;
-      return Fail(ErrorKind::kUsage, fmt::format("{}: layer {} has counts of {} experts, {} has {}: count with this model",
-                                                 moe_stats, layer, counts.size(), source.path, count));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: layer {} has counts of {} experts, {} has {}: count with this model",
+                              moe_stats, layer, counts.size(), source.path, count));
     }
     options.encoders.routing = &routing;
   }
@@ -178,7 +183,8 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
   CMF_TRY(ConvertOptions options, flags.Parse(source, routing));
   options.shard_max_gb = extras.shard_max_gb;
   options.resume = extras.resume;
-  if (!extras.identity.empty()) options.identity = fmt::format("cmforge {}\n{}\n{}", CMFORGE_VERSION, state.Text(), extras.identity);
+  if (!extras.identity.empty())
+    options.identity = fmt::format("cmforge {}\n{}\n{}", CMFORGE_VERSION, state.Text(), extras.identity);
   options.before_commit = [&state] { return state.CheckUnchanged(); };
   if (!source.config) {
     return Fail(
@@ -217,7 +223,8 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
   const std::filesystem::path folder(extras.defrag);
   std::error_code ignored;
   std::unique_ptr<TensorSource> overlay;
-  if (std::filesystem::exists(folder / "tensors", ignored) || !std::filesystem::exists(folder / "ffn_keep.npy", ignored)) {
+  if (std::filesystem::exists(folder / "tensors", ignored) ||
+      !std::filesystem::exists(folder / "ffn_keep.npy", ignored)) {
     CMF_TRY(overlay, OverlayNpyFolder(*input.tensors, folder / "tensors"));
   }
   const TensorSource* const baked = overlay ? overlay.get() : input.tensors;
@@ -228,12 +235,13 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
   input.masks = nullptr;  // the mask is all ones now
   input.header.config.intermediate_size = summary.widest_after;
   for (cmf::SkillRecord& skill : input.header.skills) skill.input_mask_task.reset();
-  input.header.provenance["defrag"] =
-      Json::parse(DefragProvenance(summary, (folder.filename().empty() ? folder.parent_path() : folder).filename().string()));
+  input.header.provenance["defrag"] = Json::parse(DefragProvenance(
+      summary, (folder.filename().empty() ? folder.parent_path() : folder).filename().string()));
   return ConvertToCmf(input, options, output, *pool, control);
 }
 
-void PrintReport(const Cli& cli, const ConvertReport& report, const OpenedSource& source, const std::string& output) {
+void PrintReport(const Cli& cli, const ConvertReport& report, const OpenedSource& source,
+                 const std::string& output) {
   if (cli.common.json) {
     PrintJson(DumpJson(ReportJson(report, source, output)));
   } else if (cli.common.verbosity >= 0) {

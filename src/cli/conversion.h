@@ -50,6 +50,7 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
                                     const ConversionExtras& extras, const std::string& output);
 
 /// The closing table, or with --json an object: tensors and bytes by encoding, fallbacks once each.
-void PrintReport(const Cli& cli, const ConvertReport& report, const OpenedSource& source, const std::string& output);
+void PrintReport(const Cli& cli, const ConvertReport& report, const OpenedSource& source,
+                 const std::string& output);
 
 }  // namespace cmforge::cli

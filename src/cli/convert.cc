@@ -18,11 +18,14 @@ struct Options {
 
 // Everything on the command line that may decide the bytes: flags that files stand behind bring the files' state with them.
 std::string IdentityOf(const CLI::App& command) {
-  constexpr std::array kNoMatter = {"resume", "output", "threads", "json", "no-mmap", "verbose", "quiet", "help"};
+  constexpr std::array kNoMatter = {"resume",  "output",  "threads", "json",
+                                    "no-mmap", "verbose", "quiet",   "help"};
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (std::any_of(kNoMatter.begin(), kNoMatter.end(), [&](const char* n) { return name.find(n) != name.npos; })) continue;
+    if (std::any_of(kNoMatter.begin(), kNoMatter.end(),
+                    [&](const char* n) { return name.find(n) != name.npos; }))
+      continue;
     for (const std::string& value : option->results()) {
       text += fmt::format("{}={}", name, value);
       std::error_code ignored;
@@ -58,16 +61,19 @@ void AddConvert(Cli& cli) {
   command->add_option("--masks", options->extras.masks.folder,
                       "Task masks: a folder of keep-sets NAME.npy [layers, neurons], with NAME.heads.npy, "
                       "NAME.gates.npy and NAME.quality.json where there are any");
-  command->add_flag("--sparse-index", options->extras.masks.sparse_index, "Write the deprecated index of the masks as well");
+  command->add_flag("--sparse-index", options->extras.masks.sparse_index,
+                    "Write the deprecated index of the masks as well");
   command->add_flag("--no-tokenizer", options->extras.no_tokenizer, "Leave the tokenizer out");
   command
       ->add_option("--shard-max-gb", options->extras.shard_max_gb,
                    "Write shards OUTPUT-0000N-of-0000M.cmf of at most so many gigabytes, weighed as float32")
       ->check(CLI::Range(1e-9, 1e9));
-  command->add_option("--defrag", options->extras.defrag,
-                      "Folder with tensors/*.npy (baked feed-forward weights) and ffn_keep.npy: cut the other neurons");
-  command->add_flag("--resume", options->extras.resume,
-                    "Go on with a conversion that was interrupted or killed, and keep the work if this one is");
+  command->add_option(
+      "--defrag", options->extras.defrag,
+      "Folder with tensors/*.npy (baked feed-forward weights) and ffn_keep.npy: cut the other neurons");
+  command->add_flag(
+      "--resume", options->extras.resume,
+      "Go on with a conversion that was interrupted or killed, and keep the work if this one is");
   command->callback([&cli, options, command] {
     cli.action = [&cli, options, command] {
       options->extras.identity = IdentityOf(*command);

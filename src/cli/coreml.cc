@@ -1,9 +1,10 @@
 // cmforge coreml: Core ML models and ANEMLL package folders, described and executed.
+#include "cli/coreml.h"
+
 #include <algorithm>
 #include <cstdio>
 
 #include "cli/console.h"
-#include "cli/coreml.h"
 #include "coreml/info.h"
 #include "coreml/predict.h"
 
@@ -37,7 +38,8 @@ void PrintFeatures(const char* what, const std::vector<coreml::FeatureInfo>& fea
 }
 
 void PrintModel(const coreml::ModelInfo& model) {
-  fmt::print("{}: {}, specification version {}\n", model.path.string(), model.form, model.specification_version);
+  fmt::print("{}: {}, specification version {}\n", model.path.string(), model.form,
+             model.specification_version);
   for (const coreml::FunctionInfo& function : model.functions) {
     int64_t operations = 0;
     std::vector<std::pair<int64_t, std::string>> counts;
@@ -56,9 +58,10 @@ void PrintModel(const coreml::ModelInfo& model) {
     fmt::print("    {} operations: {}\n", operations, fmt::join(texts, ", "));
   }
   for (const coreml::WeightFormInfo& form : model.weights) {
-    fmt::print("  weights {:<20} {:>5} tensors {:>13} elements {:>10}, {:.2f} bits each\n", form.form,
-               form.tensors, form.elements, HumanBytes(static_cast<double>(form.bytes)),
-               form.elements ? static_cast<double>(form.bytes) * 8 / static_cast<double>(form.elements) : 0.0);
+    fmt::print(
+        "  weights {:<20} {:>5} tensors {:>13} elements {:>10}, {:.2f} bits each\n", form.form, form.tensors,
+        form.elements, HumanBytes(static_cast<double>(form.bytes)),
+        form.elements ? static_cast<double>(form.bytes) * 8 / static_cast<double>(form.elements) : 0.0);
   }
   if (model.weight_file_bytes > 0)
     fmt::print("  weight files: {}\n", HumanBytes(static_cast<double>(model.weight_file_bytes)));
@@ -115,8 +118,7 @@ Result<int> Predict(const Cli& cli, const PredictOptions& options) {
     if (!request.inputs.emplace(pair.substr(0, at), pair.substr(at + 1)).second)
       return Fail(ErrorKind::kUsage, fmt::format("input '{}': given twice", pair.substr(0, at)));
   }
-  request.options.precision =
-      options.precision == "f32" ? coreml::Precision::kF32 : coreml::Precision::kF16;
+  request.options.precision = options.precision == "f32" ? coreml::Precision::kF32 : coreml::Precision::kF16;
   request.options.pool = cli.common.MakePool();
   request.file_mode = cli.common.file_mode();
   const RunControl control = cli.Control();
@@ -149,18 +151,18 @@ void AddCoreml(Cli& cli) {
   auto path = std::make_shared<std::string>();
   CLI::App* info = cli.AddTo(coreml, "info", "Functions, inputs, states, operations and weights",
                              "cmforge coreml info qwen_FFN_PF_chunk_01of01.mlpackage");
-  info->add_option("path", *path, "A .mlpackage, .mlmodelc or .mlmodel, or a folder with meta.yaml")->required();
+  info->add_option("path", *path, "A .mlpackage, .mlmodelc or .mlmodel, or a folder with meta.yaml")
+      ->required();
   info->callback([&cli, path] { cli.action = [&cli, path] { return Info(cli, *path); }; });
 
   auto options = std::make_shared<PredictOptions>();
-  CLI::App* predict = cli.AddTo(
-      coreml, "predict", "Execute one function on .npy files",
-      "cmforge coreml predict model.mlpackage --function infer --input x=x.npy --output-dir out");
+  CLI::App* predict =
+      cli.AddTo(coreml, "predict", "Execute one function on .npy files",
+                "cmforge coreml predict model.mlpackage --function infer --input x=x.npy --output-dir out");
   predict->add_option("model", options->model, "A .mlpackage, .mlmodelc or .mlmodel")->required();
   predict->add_option("--function", options->function, "The function (default: the model's default)");
   predict->add_option("--input", options->inputs, "NAME=FILE.npy; once for every input");
-  predict->add_option("--output-dir", options->output_dir, "Where NAME.npy of every output goes")
-      ->required();
+  predict->add_option("--output-dir", options->output_dir, "Where NAME.npy of every output goes")->required();
   predict->add_option("--state-in", options->state_in, "Read the states from NAME.npy in this folder");
   predict->add_option("--state-out", options->state_out, "Write the states to NAME.npy in this folder");
   predict

@@ -182,7 +182,8 @@ void AddCoremlCheck(Cli& cli, CLI::App* parent) {
   CLI::App* command = cli.AddTo(parent, "check", "Compare a package with the checkpoint it was made from",
                                 "cmforge coreml check ./qwen3-ane --hf ./Qwen3-0.6B --precision f32");
   command->add_option("DIR", options->package, "The package folder")->required();
-  command->add_option("--hf", options->checkpoint, "The checkpoint (or .cmf file) it was made from")->required();
+  command->add_option("--hf", options->checkpoint, "The checkpoint (or .cmf file) it was made from")
+      ->required();
   command->add_option("--prompt", options->prompt, "Text that the answer is generated behind");
   command->add_option("--tokens", options->tokens, "The prompt as ids separated by commas, or @FILE");
   command->add_option("--prompt-tokens", options->prompt_tokens, "A made-up prompt of so many tokens")
@@ -195,15 +196,18 @@ void AddCoremlCheck(Cli& cli, CLI::App* parent) {
                    "fp16: every result rounded, as it will run; f32: whether the graph itself is right")
       ->check(CLI::IsMember({"fp16", "f32"}))
       ->capture_default_str();
-  command->add_option("--min-cosine", options->min_cosine,
-                      "Smallest mean cosine of logits that passes (default: f32 0.9999, fp16 0.999)")
+  command
+      ->add_option("--min-cosine", options->min_cosine,
+                   "Smallest mean cosine of logits that passes (default: f32 0.9999, fp16 0.999)")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--worst-cosine", options->worst_cosine,
-                      "Smallest cosine at any one position that passes (default: f32 0.99, fp16 0.95)")
+  command
+      ->add_option("--worst-cosine", options->worst_cosine,
+                   "Smallest cosine at any one position that passes (default: f32 0.99, fp16 0.95)")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--decided-gap", options->check.decided_gap,
-                      "Lead of the best token, in standard deviations of the logits, from which on it must be "
-                      "the package's best too (fp16: at least 0.1)")
+  command
+      ->add_option("--decided-gap", options->check.decided_gap,
+                   "Lead of the best token, in standard deviations of the logits, from which on it must be "
+                   "the package's best too (fp16: at least 0.1)")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command->add_flag("--bench", options->bench, "Measure prefill and decode speed");

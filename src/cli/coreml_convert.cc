@@ -20,16 +20,20 @@ struct Options {
 
 /// Asked for and not written here must not pass unnoticed.
 Result<void> RefuseCompression(const Options& o) {
-  const std::pair<const char*, const std::string*> flags[] = {
-      {"--lut-embeddings", &o.lut_embeddings},     {"--lut-ffn", &o.lut_ffn},
-      {"--lut-lmhead", &o.lut_lmhead},             {"--quant-embeddings", &o.quant_embeddings},
-      {"--quant-ffn", &o.quant_ffn},               {"--quant-lmhead", &o.quant_lmhead},
-      {"--lut-method", &o.lut_method},             {"--lut-ffn-mixed", &o.lut_ffn_mixed},
-      {"--calibrate", &o.calibrate}};
+  const std::pair<const char*, const std::string*> flags[] = {{"--lut-embeddings", &o.lut_embeddings},
+                                                              {"--lut-ffn", &o.lut_ffn},
+                                                              {"--lut-lmhead", &o.lut_lmhead},
+                                                              {"--quant-embeddings", &o.quant_embeddings},
+                                                              {"--quant-ffn", &o.quant_ffn},
+                                                              {"--quant-lmhead", &o.quant_lmhead},
+                                                              {"--lut-method", &o.lut_method},
+                                                              {"--lut-ffn-mixed", &o.lut_ffn_mixed},
+                                                              {"--calibrate", &o.calibrate}};
   for (const auto& [name, value] : flags) {
     if (value->empty() || *value == "none") continue;
-    return Fail(ErrorKind::kUnsupported,
-                fmt::format("{} {}: this build writes packages in fp16 only: leave the flag out", name, *value));
+    return Fail(
+        ErrorKind::kUnsupported,
+        fmt::format("{} {}: this build writes packages in fp16 only: leave the flag out", name, *value));
   }
   return {};
 }
@@ -69,7 +73,7 @@ Result<int> ConvertToCoreml(const Cli& cli, Options options) {
   if (name.filename().empty()) name = name.parent_path();  // a trailing slash
   name = std::filesystem::absolute(name).lexically_normal();
   input.name = source.format == SourceFormat::kCmf ? name.stem().string() : name.filename().string();
-  options.package.forms = options.form == "mlpackage"   ? coreml::PackageForms::kPackage
+  options.package.forms = options.form == "mlpackage"  ? coreml::PackageForms::kPackage
                           : options.form == "mlmodelc" ? coreml::PackageForms::kCompiled
                                                        : coreml::PackageForms::kBoth;
   options.package.tool = "cmforge " CMFORGE_VERSION;
@@ -84,7 +88,8 @@ Result<int> ConvertToCoreml(const Cli& cli, Options options) {
       fmt::print("{:<40} {:>10}  {}\n", part.name, HumanBytes(static_cast<double>(part.weight_bytes)),
                  fmt::join(part.functions, ", "));
     }
-    fmt::print("{}: {} package, with {}\n", options.output, report.architecture, fmt::join(report.files, ", "));
+    fmt::print("{}: {} package, with {}\n", options.output, report.architecture,
+               fmt::join(report.files, ", "));
   }
   return kDone;
 }
@@ -93,9 +98,10 @@ Result<int> ConvertToCoreml(const Cli& cli, Options options) {
 
 void AddCoremlConvert(Cli& cli, CLI::App* parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = cli.AddTo(parent, "convert", "Write a Core ML package (ANEMLL layout)",
-                                "cmforge coreml convert --model ./Qwen3-0.6B --output ./qwen3-ane --context-length "
-                                "1024 --chunks 2");
+  CLI::App* command =
+      cli.AddTo(parent, "convert", "Write a Core ML package (ANEMLL layout)",
+                "cmforge coreml convert --model ./Qwen3-0.6B --output ./qwen3-ane --context-length "
+                "1024 --chunks 2");
   coreml::PackageOptions& package = options->package;
   const auto count = CLI::Range(int64_t{1}, int64_t{1} << 30);
   command->add_option("--model", options->model.path, "A Hugging Face folder or a .cmf file")->required();
@@ -127,7 +133,8 @@ void AddCoremlConvert(Cli& cli, CLI::App* parent) {
   command->add_option("--quant-ffn", options->quant_ffn, "Not in this build");
   command->add_option("--quant-lmhead", options->quant_lmhead, "Not in this build");
   command->add_option("--calibrate", options->calibrate, "Not in this build");
-  command->callback([&cli, options] { cli.action = [&cli, options] { return ConvertToCoreml(cli, *options); }; });
+  command->callback(
+      [&cli, options] { cli.action = [&cli, options] { return ConvertToCoreml(cli, *options); }; });
 }
 
 }  // namespace cmforge::cli

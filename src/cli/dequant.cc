@@ -77,7 +77,8 @@ Result<int> Dequant(const Cli& cli, const Options& options) {
   const std::string& name = options.tensor;
   std::shared_ptr<const TensorSource> tensors = source.tensors;
   if (!options.skill.empty() && options.skill != "none") {
-    const auto skills = source.cmf ? std::span(source.cmf->header().skills) : std::span<const cmf::SkillRecord>();
+    const auto skills =
+        source.cmf ? std::span(source.cmf->header().skills) : std::span<const cmf::SkillRecord>();
     CMF_TRY(tensors, MakeSkillOverlay(source.tensors, options.skill, skills));
   }
   const TensorInfo* info = tensors->Find(name);

@@ -30,7 +30,10 @@ ComparedModel Compared(const OpenedSource& source) {
 }
 
 Json TensorJson(const TensorInfo& info, uint64_t hash) {
-  return {{"name", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"hash", cmf::Hash64Hex(hash)}};
+  return {{"name", info.name},
+          {"dtype", DTypeName(info.dtype)},
+          {"shape", info.shape},
+          {"hash", cmf::Hash64Hex(hash)}};
 }
 
 std::string WhatChanged(const TensorChange& change) {
@@ -65,11 +68,13 @@ Json ValuesJson(const std::vector<ValueChange>& changes) {
 }
 
 Json NamesJson(const NameChanges& names) {
-  return {{"same", names.same}, {"changed", names.changed}, {"only_a", names.only_a}, {"only_b", names.only_b}};
+  return {
+      {"same", names.same}, {"changed", names.changed}, {"only_a", names.only_a}, {"only_b", names.only_b}};
 }
 
 Json DiffJson(const ModelDiff& diff, const OpenedSource& a, const OpenedSource& b) {
-  Json json = {{"a", a.path}, {"b", b.path}, {"identical", diff.identical()}, {"arch", ValuesJson(diff.arch)}};
+  Json json = {
+      {"a", a.path}, {"b", b.path}, {"identical", diff.identical()}, {"arch", ValuesJson(diff.arch)}};
   Json only_a = Json::array(), only_b = Json::array();
   for (const TensorInfo& info : diff.only_a) only_a.push_back(info.name);
   for (const TensorInfo& info : diff.only_b) only_b.push_back(info.name);
@@ -98,7 +103,8 @@ class Section {
  public:
   Section(const Cli& cli, std::string title) : is_full_(cli.common.verbosity > 0), title_(std::move(title)) {}
   ~Section() {
-    if (lines_ > kMostShown && !is_full_) fmt::print("  ... {} more: --verbose shows all\n", lines_ - kMostShown);
+    if (lines_ > kMostShown && !is_full_)
+      fmt::print("  ... {} more: --verbose shows all\n", lines_ - kMostShown);
   }
   void Line(const std::string& text) {
     if (lines_ == 0) fmt::print("{}\n", title_);
@@ -141,11 +147,12 @@ struct Group {
 void PrintChanges(const Cli& cli, const ModelDiff& diff) {
   std::map<std::string, Group> groups;
   for (const TensorChange& change : diff.changed) {
-    const std::string how = change.a.shape != change.b.shape
-                                ? fmt::format("{} -> {}", ShapeText(change.a.shape), ShapeText(change.b.shape))
-                            : change.a.dtype != change.b.dtype
-                                ? fmt::format("{} -> {}", DTypeName(change.a.dtype), DTypeName(change.b.dtype))
-                                : "other bytes";
+    const std::string how =
+        change.a.shape != change.b.shape
+            ? fmt::format("{} -> {}", ShapeText(change.a.shape), ShapeText(change.b.shape))
+        : change.a.dtype != change.b.dtype
+            ? fmt::format("{} -> {}", DTypeName(change.a.dtype), DTypeName(change.b.dtype))
+            : "other bytes";
     Group& group = groups[fmt::format("{}: {}", Pattern(change.a.name), how)];
     ++group.count;
     if (!change.relative_error) continue;
@@ -153,7 +160,8 @@ void PrintChanges(const Cli& cli, const ModelDiff& diff) {
     group.relative_sum += *change.relative_error;
     group.max_abs = std::max(group.max_abs, *change.max_abs);
   }
-  Section section(cli, fmt::format("tensors that changed: {}, {} are the same", diff.changed.size(), diff.same_tensors));
+  Section section(
+      cli, fmt::format("tensors that changed: {}, {} are the same", diff.changed.size(), diff.same_tensors));
   for (const auto& [what, group] : groups) {
     std::string line = group.count > 1 ? fmt::format("{}, {} tensors", what, group.count) : what;
     if (group.measured > 0) {
@@ -186,7 +194,8 @@ void PrintDiff(const Cli& cli, const ModelDiff& diff, const OpenedSource& a, con
   PrintChanges(cli, diff);
   {
     Section section(cli, "the same payload under another name");
-    for (const TensorChange& change : diff.renamed) section.Line(fmt::format("{} -> {}", change.a.name, change.b.name));
+    for (const TensorChange& change : diff.renamed)
+      section.Line(fmt::format("{} -> {}", change.a.name, change.b.name));
   }
   for (const auto& [list, path] : {std::pair{&diff.only_a, &a.path}, std::pair{&diff.only_b, &b.path}}) {
     Section section(cli, fmt::format("only in {}: {}", *path, list->size()));
@@ -196,8 +205,8 @@ void PrintDiff(const Cli& cli, const ModelDiff& diff, const OpenedSource& a, con
   PrintNames(cli, "skills", diff.skills, a, b);
   PrintNames(cli, "masks", diff.masks, a, b);
   for (const MaskChange& mask : diff.mask_changes) {
-    fmt::print("  '{}': {} neurons, {} heads, {} layer gates, {} experts differ{}\n", mask.name, mask.neurons, mask.heads,
-               mask.gates, mask.experts, mask.meta ? ", and what is said about it" : "");
+    fmt::print("  '{}': {} neurons, {} heads, {} layer gates, {} experts differ{}\n", mask.name, mask.neurons,
+               mask.heads, mask.gates, mask.experts, mask.meta ? ", and what is said about it" : "");
   }
   Section section(cli, "besides");
   for (const ValueChange& change : diff.other)
@@ -224,10 +233,13 @@ Result<int> Diff(const Cli& cli, const Options& options) {
 
 void AddDiff(Cli& cli) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = cli.Add("diff", "Show what differs between two models", "cmforge diff model-q8.cmf model-q4.cmf --values");
-  command->add_option("A", options->a.path, "A .cmf file, a Hugging Face folder or a .safetensors file")->required();
+  CLI::App* command = cli.Add("diff", "Show what differs between two models",
+                              "cmforge diff model-q8.cmf model-q4.cmf --values");
+  command->add_option("A", options->a.path, "A .cmf file, a Hugging Face folder or a .safetensors file")
+      ->required();
   command->add_option("B", options->b.path, "The other one")->required();
-  command->add_flag("--values", options->values, "Decode tensors that changed and say how far apart they are");
+  command->add_flag("--values", options->values,
+                    "Decode tensors that changed and say how far apart they are");
   command->add_flag("--exit-code", options->exit_code, "Exit with 1 when they differ");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Diff(cli, *options); }; });
 }

@@ -1,4 +1,6 @@
 // cmforge export: any model as a Hugging Face folder.
+#include "convert/export.h"
+
 #include <array>
 #include <cstdio>
 
@@ -7,7 +9,6 @@
 #include "cli/model_argument.h"
 #include "cmf/checked_source.h"
 #include "convert/defrag_source.h"
-#include "convert/export.h"
 #include "open/skill_overlay.h"
 #include "open/tasks.h"
 
@@ -20,9 +21,15 @@ struct Options {
 };
 
 // What a checkpoint folder has besides weights and config.json.
-constexpr std::array kSideFiles = {"tokenizer.json",          "tokenizer_config.json", "special_tokens_map.json",
-                                   "added_tokens.json",       "vocab.json",            "merges.txt",
-                                   "tokenizer.model",         "chat_template.jinja",   "chat_template.json",
+constexpr std::array kSideFiles = {"tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "special_tokens_map.json",
+                                   "added_tokens.json",
+                                   "vocab.json",
+                                   "merges.txt",
+                                   "tokenizer.model",
+                                   "chat_template.jinja",
+                                   "chat_template.json",
                                    "generation_config.json"};
 
 Result<std::vector<std::pair<std::string, MappedFile>>> SideFiles(const OpenedSource& source) {
@@ -67,13 +74,15 @@ Result<int> Export(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_CHECK(RequireTensors(source));
   if (!source.config) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{}: a bare tensor file says nothing about the model: name its folder, with config.json",
-                            source.path));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: a bare tensor file says nothing about the model: name its folder, with config.json",
+                    source.path));
   }
   if (source.cmf && source.cmf->is_skill_file()) {
-    return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: a standalone skill is not a model: apply it to its base first", source.path));
+    return Fail(
+        ErrorKind::kUnsupported,
+        fmt::format("{}: a standalone skill is not a model: apply it to its base first", source.path));
   }
   CMF_TRY(const auto side_files, SideFiles(source));
   CMF_TRY(auto tensors, Tensors(source, options, cli.Control()));
@@ -115,8 +124,10 @@ void AddExport(Cli& cli) {
   command->add_option("--dtype", options->dtype, "bf16, f16 or f32 (f32 loses nothing)")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->capture_default_str();
-  command->add_option("--skill", options->skill, "With the tensors of this skill in their places (default: none)");
-  command->add_option("--task", options->task, "With what this task mask switches off as zeros (default: none)");
+  command->add_option("--skill", options->skill,
+                      "With the tensors of this skill in their places (default: none)");
+  command->add_option("--task", options->task,
+                      "With what this task mask switches off as zeros (default: none)");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Export(cli, *options); }; });
 }
 

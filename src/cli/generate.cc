@@ -24,7 +24,8 @@ Result<int> GenerateIds(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> prompt, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   if (source.config) CMF_CHECK(CheckTokenIds(prompt, *source.config));
-  CMF_TRY(const Specialist specialist, LoadSpecialist(cli, source, options.compute, options.specialist, prompt));
+  CMF_TRY(const Specialist specialist,
+          LoadSpecialist(cli, source, options.compute, options.specialist, prompt));
   const auto& model = specialist.model;
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));

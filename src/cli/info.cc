@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
+#include "base/atomic_file.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "base/atomic_file.h"
 #include "cli/mask_json.h"
 #include "cli/model_argument.h"
 #include "cli/size_chart.h"
@@ -93,7 +93,7 @@ Json InfoJson(const OpenedSource& source) {
   json["skills"] = Json::array();
   if (file) {
     if (!file->masks().empty()) json["default_task"] = file->masks().default_task;
-    for (const cmf::TaskMask& mask : file->masks().masks) 
+    for (const cmf::TaskMask& mask : file->masks().masks)
       json["masks"].push_back(MaskMetaJson(mask, file->masks()));
     json["sparse_index"] = file->sparse_index().size();
     for (const cmf::SkillRecord& skill : file->header().skills)
@@ -110,9 +110,9 @@ int TerminalColumns() {
 // One line about the model, for people.
 std::string ArchitectureLine(const ModelConfig& c) {
   return fmt::format(
-      "{}: {} layers, hidden {}, feed-forward {}, {} heads over {} of {}, vocabulary {}, context {}", c.arch_name,
-      c.num_layers, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
-      c.max_position_embeddings);
+      "{}: {} layers, hidden {}, feed-forward {}, {} heads over {} of {}, vocabulary {}, context {}",
+      c.arch_name, c.num_layers, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_kv_heads,
+      c.head_dim, c.vocab_size, c.max_position_embeddings);
 }
 
 // What can be said without reading the weights.
@@ -121,17 +121,21 @@ void PrintIntegrity(const cmf::File& file) {
   size_t signatures = 0;
   std::string signer;
   for (const cmf::Part& part : file.parts()) {
-    if (const auto status = cmf::CheckSections(part); !status && problem.empty()) problem = status.error().message;
+    if (const auto status = cmf::CheckSections(part); !status && problem.empty())
+      problem = status.error().message;
     const auto signature = cmf::ReadSignature(part.path);
     if (!signature || !*signature) continue;
     ++signatures;
     signer = (*signature)->public_key;
   }
-  fmt::print("  directory hash {}; {}\n", cmf::Hash64Hex(file.dir_hash()),
-             problem.empty() ? "header and sections are intact, `cmforge verify` checks the weights too" : problem);
+  fmt::print(
+      "  directory hash {}; {}\n", cmf::Hash64Hex(file.dir_hash()),
+      problem.empty() ? "header and sections are intact, `cmforge verify` checks the weights too" : problem);
   if (signatures > 0) {
     fmt::print("  signed by {}{}; `cmforge verify` checks it\n", signer,
-               signatures < file.parts().size() ? fmt::format(" in {} of {} files", signatures, file.parts().size()) : "");
+               signatures < file.parts().size()
+                   ? fmt::format(" in {} of {} files", signatures, file.parts().size())
+                   : "");
   }
 }
 
@@ -190,9 +194,9 @@ Result<int> Info(const Cli& cli, const Options& options) {
   CMF_CHECK(RequireTensors(source));
   if (!options.svg.empty()) {
     CMF_CHECK(CheckOutput(source, options.svg));
-    const std::string picture =
-        ChartSvg(MakeSizeChart(source), std::filesystem::path(source.path).filename().string(),
-                 source.config ? ArchitectureLine(*source.config) : std::string(SourceFormatName(source.format)));
+    const std::string picture = ChartSvg(
+        MakeSizeChart(source), std::filesystem::path(source.path).filename().string(),
+        source.config ? ArchitectureLine(*source.config) : std::string(SourceFormatName(source.format)));
     CMF_CHECK(WriteFileAtomically(options.svg, AsBytes(picture)));
   }
   if (cli.common.json) {

@@ -44,20 +44,23 @@ Result<int> Logits(const Cli& cli, const Options& options) {
   CMF_TRY(const std::vector<TokenId> tokens, ParseTokenList(options.tokens));
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   if (source.config) CMF_CHECK(CheckTokenIds(tokens, *source.config));
-  CMF_TRY(const Specialist specialist, LoadSpecialist(cli, source, options.compute, options.specialist, tokens));
+  CMF_TRY(const Specialist specialist,
+          LoadSpecialist(cli, source, options.compute, options.specialist, tokens));
   const auto& model = specialist.model;
   CMF_TRY(const SequenceOptions sequence_options, options.compute.Sequence());
   CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
   std::string out = fmt::format("{{\"tokens\":[{}],\"positions\":[", fmt::join(tokens, ","));
   if (!options.all) {
-    CMF_TRY(const std::vector<float> row, Prefill(*model, *sequence, tokens, specialist.active(), cli.Control()));
+    CMF_TRY(const std::vector<float> row,
+            Prefill(*model, *sequence, tokens, specialist.active(), cli.Control()));
     AppendPosition(out, static_cast<int64_t>(tokens.size()) - 1, row, options.top);
   } else {
     constexpr size_t kRows = 32;  // logits of this many positions are held at once
     for (size_t at = 0; at < tokens.size(); at += kRows) {
       CMF_CHECK(cli.Control().CheckCancelled());
       const size_t n = std::min(kRows, tokens.size() - at);
-      const StepItem item{sequence.get(), std::span(tokens).subspan(at, n), LogitRows::kAll, specialist.active()};
+      const StepItem item{sequence.get(), std::span(tokens).subspan(at, n), LogitRows::kAll,
+                          specialist.active()};
       CMF_TRY(const StepResult step, model->Step({{&item, 1}, nullptr}));
       for (size_t i = 0; i < n; ++i) {
         if (at + i) out += ',';

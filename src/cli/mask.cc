@@ -49,19 +49,23 @@ Result<int> List(const Cli& cli, const Options& options) {
       neurons += layer["neurons"].get<int64_t>();
       heads += layer["heads"].get<int64_t>();
     }
-    fmt::print("{:<16} {:>3} of {} layers, {:>5.1f}% of neurons, {:>5.1f}% of heads{}{}, quality {}\n", mask.name, on,
-               geometry.layers, 100.0 * static_cast<double>(neurons) / static_cast<double>(std::max<int64_t>(1, on * geometry.ffn_width)),
-               100.0 * static_cast<double>(heads) / static_cast<double>(std::max<int64_t>(1, on * geometry.heads)),
-               mask.has_expert_fields() ? ", experts restricted" : "",
-               catalog.Initial() == &mask ? ", the default" : "",
-               mask.is_measured() ? DumpJson(mask.quality) : "not measured");
+    fmt::print(
+        "{:<16} {:>3} of {} layers, {:>5.1f}% of neurons, {:>5.1f}% of heads{}{}, quality {}\n", mask.name,
+        on, geometry.layers,
+        100.0 * static_cast<double>(neurons) /
+            static_cast<double>(std::max<int64_t>(1, on * geometry.ffn_width)),
+        100.0 * static_cast<double>(heads) / static_cast<double>(std::max<int64_t>(1, on * geometry.heads)),
+        mask.has_expert_fields() ? ", experts restricted" : "",
+        catalog.Initial() == &mask ? ", the default" : "",
+        mask.is_measured() ? DumpJson(mask.quality) : "not measured");
   }
   if (cli.common.json) PrintJson(DumpJson(Json{{"default_task", catalog.default_task}, {"masks", list}}));
   return kDone;
 }
 
 /// A text is measured; a JSON object is a figure that comes with its evidence.
-Result<Json> QualityOf(const Cli& cli, const OpenedSource& source, const cmf::TaskMask& mask, const std::string& file) {
+Result<Json> QualityOf(const Cli& cli, const OpenedSource& source, const cmf::TaskMask& mask,
+                       const std::string& file) {
   CMF_TRY(const std::string text, ReadTextFile(file));
   if (file.ends_with(".json")) {
     CMF_TRY(Json quality, ParseJson(text, file));
@@ -70,14 +74,16 @@ Result<Json> QualityOf(const Cli& cli, const OpenedSource& source, const cmf::Ta
   }
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(const auto model, LoadModel(cli, source, {}));
-  CMF_TRY(const HeldOut measured, MeasureHeldOut(*model, *model, &mask.bits, *tokenizer, text, cli.Control()));
+  CMF_TRY(const HeldOut measured,
+          MeasureHeldOut(*model, *model, &mask.bits, *tokenizer, text, cli.Control()));
   return MaskQuality(measured);
 }
 
 Result<int> Add(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, OpenCmf(cli, options.model));
   if (options.name.empty() || options.name == kNoTask) {
-    return Fail(ErrorKind::kUsage, fmt::format("mask '{}': this word asks for no mask: take another name", options.name));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("mask '{}': this word asks for no mask: take another name", options.name));
   }
   CMF_TRY(cmf::TaskMask mask, ReadMaskFiles(options.name, {options.keep, options.heads, options.gates},
                                             source.cmf->mask_geometry()));
@@ -86,7 +92,8 @@ Result<int> Add(const Cli& cli, const Options& options) {
   edits.masks = source.cmf->masks();
   if (!options.parent.empty()) {
     if (edits.masks->Find(options.parent) == nullptr)
-      return Fail(ErrorKind::kNotFound, fmt::format("{}: no task '{}' to be the parent", source.path, options.parent));
+      return Fail(ErrorKind::kNotFound,
+                  fmt::format("{}: no task '{}' to be the parent", source.path, options.parent));
     mask.parent = options.parent;
   }
   mask.priority = options.priority == "fallback"  ? cmf::MaskPriority::kFallback
@@ -121,8 +128,8 @@ Result<int> Remove(const Cli& cli, const Options& options) {
   for (const cmf::SkillRecord& skill : source.cmf->header().skills) {
     if (skill.input_mask_task == task.name) {
       return Fail(ErrorKind::kUsage,
-                  fmt::format("{}: task '{}': skill '{}' is used with it: remove that first", source.path, task.name,
-                              skill.id));
+                  fmt::format("{}: task '{}': skill '{}' is used with it: remove that first", source.path,
+                              task.name, skill.id));
     }
   }
   for (cmf::TaskMask& mask : edits.masks->masks) {
@@ -130,7 +137,8 @@ Result<int> Remove(const Cli& cli, const Options& options) {
   }
   if (edits.masks->default_task == task.name) edits.masks->default_task = "general";
   CMF_CHECK(cmf::Append(source.path, edits, cli.Control()));
-  if (cli.common.json) PrintJson(DumpJson(Json{{"removed", task.name}, {"masks", edits.masks->masks.size()}}));
+  if (cli.common.json)
+    PrintJson(DumpJson(Json{{"removed", task.name}, {"masks", edits.masks->masks.size()}}));
   return kDone;
 }
 
@@ -163,8 +171,9 @@ void AddMask(Cli& cli) {
   }
   {
     auto options = std::make_shared<Options>();
-    CLI::App* command = cli.AddTo(group, "add", "Add a task mask, in place",
-                                  "cmforge mask add model.cmf --name code --keep code-50.npy --quality heldout.txt");
+    CLI::App* command =
+        cli.AddTo(group, "add", "Add a task mask, in place",
+                  "cmforge mask add model.cmf --name code --keep code-50.npy --quality heldout.txt");
     options->model.AddTo(command);
     command->add_option("--name", options->name, "The task's name")->required();
     command->add_option("--keep", options->keep, "Neurons that stay on: .npy of shape [layers, neurons]");

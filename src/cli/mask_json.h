@@ -7,6 +7,7 @@
 namespace cmforge::cli {
 
 /// `layers`: what is on in each, or null to leave it out.
-[[nodiscard]] Json MaskMetaJson(const cmf::TaskMask& mask, const cmf::MaskCatalog& catalog, Json layers = nullptr);
+[[nodiscard]] Json MaskMetaJson(const cmf::TaskMask& mask, const cmf::MaskCatalog& catalog,
+                                Json layers = nullptr);
 
 }  // namespace cmforge::cli

@@ -15,8 +15,9 @@
 namespace cmforge::cli {
 
 void ModelArgument::AddTo(CLI::App* command) {
-  command->add_option("MODEL", path,
-                      "A .cmf file, a Hugging Face folder, a Core ML package, or nothing for the built-in model");
+  command->add_option(
+      "MODEL", path,
+      "A .cmf file, a Hugging Face folder, a Core ML package, or nothing for the built-in model");
 }
 
 Result<OpenedSource> ModelArgument::Open(const Cli& cli) const {
@@ -115,13 +116,15 @@ Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSou
 }
 
 Result<std::shared_ptr<LanguageModel>> LoadModelOver(const Cli& cli, const OpenedSource& source,
-                                                     std::shared_ptr<const TensorSource> tensors, uint64_t variant,
-                                                     const ComputeFlags& flags, std::shared_ptr<ThreadPool> pool,
+                                                     std::shared_ptr<const TensorSource> tensors,
+                                                     uint64_t variant, const ComputeFlags& flags,
+                                                     std::shared_ptr<ThreadPool> pool,
                                                      std::shared_ptr<engine::Profile> profile) {
   if (source.package) {
     if (profile == nullptr) return LoadPackage(cli, source, flags);
-    return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: --profile: programs of a Core ML package are not timed by operator", source.path));
+    return Fail(
+        ErrorKind::kUnsupported,
+        fmt::format("{}: --profile: programs of a Core ML package are not timed by operator", source.path));
   }
   CMF_CHECK(CheckRunnable(source));
   engine::ModelOptions options;
@@ -227,11 +230,13 @@ Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
 }
 
 Result<void> CheckTokenIds(std::span<const TokenId> ids, const ModelConfig& config) {
-  if (config.vocab_size == 0) return {};  // a package that does not say: its parts know, and judge once they are open
+  if (config.vocab_size == 0)
+    return {};  // a package that does not say: its parts know, and judge once they are open
   for (const TokenId id : ids) {
     if (id < config.vocab_size) continue;
-    return Fail(ErrorKind::kUsage, fmt::format("tokens: id {} is outside the vocabulary of {}: give ids from 0 to {}",
-                                               id, config.vocab_size, config.vocab_size - 1));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("tokens: id {} is outside the vocabulary of {}: give ids from 0 to {}", id,
+                            config.vocab_size, config.vocab_size - 1));
   }
   return {};
 }
@@ -239,8 +244,9 @@ Result<void> CheckTokenIds(std::span<const TokenId> ids, const ModelConfig& conf
 Result<int64_t> ContextLength(const ModelConfig& config, int64_t wanted) {
   const int64_t most = config.max_position_embeddings;
   if (wanted > most) {
-    return Fail(ErrorKind::kLimit,
-                fmt::format("--context: {} tokens are above the model's limit of {}: give less", wanted, most));
+    return Fail(
+        ErrorKind::kLimit,
+        fmt::format("--context: {} tokens are above the model's limit of {}: give less", wanted, most));
   }
   return wanted > 0 ? wanted : most;
 }

@@ -29,7 +29,7 @@ struct ModelArgument {
 struct ComputeFlags {
   std::string compute = "fast";
   std::string compute_units = "ne";  // of a Core ML package on a Mac
-  std::string kv;  // empty: f16, or f32 under --compute exact
+  std::string kv;                    // empty: f16, or f32 under --compute exact
   int64_t context = 0;
 
   void AddTo(CLI::App* command);
@@ -48,8 +48,9 @@ Result<std::shared_ptr<LanguageModel>> LoadModel(const Cli& cli, const OpenedSou
 /// shared. `variant`, 0 for the source's own tensors, tells their snapshots apart. Every step is charged to `profile`,
 /// which may be null.
 Result<std::shared_ptr<LanguageModel>> LoadModelOver(const Cli& cli, const OpenedSource& source,
-                                                     std::shared_ptr<const TensorSource> tensors, uint64_t variant,
-                                                     const ComputeFlags& flags, std::shared_ptr<ThreadPool> pool,
+                                                     std::shared_ptr<const TensorSource> tensors,
+                                                     uint64_t variant, const ComputeFlags& flags,
+                                                     std::shared_ptr<ThreadPool> pool,
                                                      std::shared_ptr<engine::Profile> profile = nullptr);
 
 /// Refuses (kUsage) an output name that is empty, or that is a file the source is read from.

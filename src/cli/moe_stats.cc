@@ -112,9 +112,11 @@ void AddMoeStats(Cli& cli) {
       ->required();
   command->add_option("-o,--output", options->output, "The statistics, as JSON")->required();
   command
-      ->add_option("--context", options->context,
-                   fmt::format("Tokens a window; each begins anew (default: {}, or the model's own limit if that is less)",
-                               kUsualWindow))
+      ->add_option(
+          "--context", options->context,
+          fmt::format(
+              "Tokens a window; each begins anew (default: {}, or the model's own limit if that is less)",
+              kUsualWindow))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command->add_option("--tokens", options->tokens, "Only the first N tokens of the text")
       ->check(CLI::NonNegativeNumber);

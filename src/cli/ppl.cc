@@ -35,9 +35,10 @@ Result<int> Ppl(const Cli& cli, const Options& options) {
     CMF_TRY(const int64_t most, ContextLength(*source.config, options.context));
     ppl.context = options.context > 0 ? options.context : std::min<int64_t>(kUsualWindow, most);
     if (ppl.stride > ppl.context) {
-      return Fail(ErrorKind::kUsage, fmt::format("--stride: {} tokens would skip text between windows of {}: give at "
-                                                 "most the window",
-                                                 ppl.stride, ppl.context));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("--stride: {} tokens would skip text between windows of {}: give at "
+                              "most the window",
+                              ppl.stride, ppl.context));
     }
   }
   CMF_TRY(const std::vector<TokenId> ids, tokenizer->Encode(AsText(text.bytes())));
@@ -93,7 +94,8 @@ void AddPpl(Cli& cli) {
   constexpr int64_t kMost = int64_t{1} << 30;
   command
       ->add_option("--context", options->context,
-                   fmt::format("Tokens a window (default: {}, or the model's own limit if that is less)", kUsualWindow))
+                   fmt::format("Tokens a window (default: {}, or the model's own limit if that is less)",
+                               kUsualWindow))
       ->check(CLI::Range(int64_t{2}, kMost));
   command->add_option("--stride", options->stride, "Tokens from one window to the next (default: the window)")
       ->check(CLI::Range(int64_t{1}, kMost));

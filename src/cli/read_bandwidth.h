@@ -10,9 +10,11 @@ namespace cmforge::cli {
 
 /// The tensors' bytes where the source has them, up to `limit_bytes` of the largest; computed ones are left out. Where
 /// there are none (Core ML packages, a null source), other memory of 512 MiB.
-[[nodiscard]] std::vector<TensorView> WeightPages(const TensorSource* source, uint64_t limit_bytes = uint64_t{1} << 30);
+[[nodiscard]] std::vector<TensorView> WeightPages(const TensorSource* source,
+                                                  uint64_t limit_bytes = uint64_t{1} << 30);
 
 /// GB/s of all threads reading these views front to back, once; the best of `passes`.
-[[nodiscard]] double MeasureReadBandwidth(ThreadPool& pool, const std::vector<TensorView>& pages, int passes = 3);
+[[nodiscard]] double MeasureReadBandwidth(ThreadPool& pool, const std::vector<TensorView>& pages,
+                                          int passes = 3);
 
 }  // namespace cmforge::cli

@@ -16,12 +16,14 @@ struct Options {
 
 Result<void> CheckOptions(Options& options) {
   if (options.in_place == !options.output.empty()) {
-    return Fail(ErrorKind::kUsage, options.in_place ? "output: --in-place writes no other file: give one of the two"
-                                                    : "output: name a file with --output, or say --in-place");
+    return Fail(ErrorKind::kUsage, options.in_place
+                                       ? "output: --in-place writes no other file: give one of the two"
+                                       : "output: name a file with --output, or say --in-place");
   }
   if (options.encodings.quant.empty()) {
     if (options.encodings.tensor_quant.empty())
-      return Fail(ErrorKind::kUsage, "quant: name the encoding with --quant, or some tensors with --tensor-quant");
+      return Fail(ErrorKind::kUsage,
+                  "quant: name the encoding with --quant, or some tensors with --tensor-quant");
     options.encodings.quant = "keep";
   }
   return {};
@@ -64,13 +66,14 @@ Result<int> Requant(const Cli& cli, Options options) {
 
 void AddRequant(Cli& cli) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      cli.Add("requant", "Store a model in other encodings", "cmforge requant model.cmf --quant q4tp --in-place");
+  CLI::App* command = cli.Add("requant", "Store a model in other encodings",
+                              "cmforge requant model.cmf --quant q4tp --in-place");
   options->model.AddTo(command);
   command->add_option("-o,--output", options->output, "The .cmf file to write");
-  command->add_flag("--in-place", options->in_place,
-                    "Rewrite the file itself: offsets and length stay, and tensors that would not fit keep their "
-                    "encoding. Interrupted, it is valid and partly done. Not for a file that is in use");
+  command->add_flag(
+      "--in-place", options->in_place,
+      "Rewrite the file itself: offsets and length stay, and tensors that would not fit keep their "
+      "encoding. Interrupted, it is valid and partly done. Not for a file that is in use");
   options->encodings.AddTo(command, "");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Requant(cli, *options); }; });
 }

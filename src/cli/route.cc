@@ -40,13 +40,13 @@ Result<int> RoutePassages(const Cli& cli, const Options& options, const OpenedSo
     PrintJson(DumpJson(Json{{"passages", passages}, {"winners", winners}, {"novel", novel}}));
     return kDone;
   }
-  for (const auto& [id, count] : winners)
-    fmt::print("{:<16} {:>5} of {} passages\n", id, count, passages);
+  for (const auto& [id, count] : winners) fmt::print("{:<16} {:>5} of {} passages\n", id, count, passages);
   return kDone;
 }
 
 Result<int> Route(const Cli& cli, const Options& options) {
-  if ((options.prompt.empty() ? 0 : 1) + (options.tokens.empty() ? 0 : 1) + (options.file.empty() ? 0 : 1) != 1)
+  if ((options.prompt.empty() ? 0 : 1) + (options.tokens.empty() ? 0 : 1) + (options.file.empty() ? 0 : 1) !=
+      1)
     return Fail(ErrorKind::kUsage, "route: give one of --prompt TEXT, --tokens IDS and --file TEXT");
   CMF_TRY(const OpenedSource source, OpenCmf(cli, options.model));
   if (!options.file.empty()) return RoutePassages(cli, options, source);
@@ -71,8 +71,8 @@ Result<int> Route(const Cli& cli, const Options& options) {
     return kDone;
   }
   for (const Json& score : json["ranking"]) {
-    fmt::print("{:<16} energy {:.6f}, raw {:.6g}\n", score["id"].get<std::string>(), score["energy"].get<double>(),
-               score["raw"].get<double>());
+    fmt::print("{:<16} energy {:.6f}, raw {:.6g}\n", score["id"].get<std::string>(),
+               score["energy"].get<double>(), score["raw"].get<double>());
   }
   if (json["winner"].is_null()) {
     fmt::print("no skill of this file can be routed to\n");

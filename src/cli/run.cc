@@ -57,7 +57,8 @@ Result<Loaded> Load(const Cli& cli, const RunOptions& options) {
   if (options.has_prompt) {
     CMF_TRY(routed_by, RoutingTokens(*loaded.tokenizer, options.prompt));
   }
-  CMF_TRY(loaded.specialist, LoadSpecialist(cli, loaded.source, options.compute, options.specialist, routed_by));
+  CMF_TRY(loaded.specialist,
+          LoadSpecialist(cli, loaded.source, options.compute, options.specialist, routed_by));
   loaded.generate.active = loaded.specialist.active();
   loaded.generate.eos = EosIds(loaded.source);
   CMF_TRY(loaded.sequence, options.compute.Sequence());
@@ -196,9 +197,10 @@ Result<void> CheckPlainText(const RunOptions& options) {
                           : !options.tools.empty() ? "--tools"
                                                    : nullptr;
   if (!plain || !templated) return {};
-  return Fail(ErrorKind::kUsage, fmt::format("run: {} is for the chat template, with {} the prompt is plain text: leave "
-                                             "one of them out",
-                                             templated, plain));
+  return Fail(ErrorKind::kUsage,
+              fmt::format("run: {} is for the chat template, with {} the prompt is plain text: leave "
+                          "one of them out",
+                          templated, plain));
 }
 
 Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
@@ -227,9 +229,11 @@ void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& op
     prompt =
         command->add_option("-p,--prompt", options->prompt, "The prompt; without it: chat in the terminal");
     command->add_flag("--raw", options->raw, "Continue the text as it stands, without chat template");
-    command->add_option("--save-state", options->save_state, 
-                        "Write the state after the answer to this file; the prompt is plain text, as with --raw");
-    command->add_option("--state", options->state, "Go on from a saved state; the prompt is plain text, as with --raw");
+    command->add_option(
+        "--save-state", options->save_state,
+        "Write the state after the answer to this file; the prompt is plain text, as with --raw");
+    command->add_option("--state", options->state,
+                        "Go on from a saved state; the prompt is plain text, as with --raw");
   }
   command->add_option("-n,--max-tokens", options->max_tokens, "New tokens at most")
       ->check(CLI::NonNegativeNumber)

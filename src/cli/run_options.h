@@ -27,7 +27,7 @@ struct RunOptions {
 
 /// The conversation in the terminal (or through a pipe): reads messages until the input ends. With --json stdout has one
 /// object a line: an answer, {"info"} from a command, or {"error"} for a line that failed.
-Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session, Specialist& specialist,
-                           const Tokenizer& tokenizer);
+Result<int> ChatInTerminal(const Cli& cli, const RunOptions& options, ChatSession& session,
+                           Specialist& specialist, const Tokenizer& tokenizer);
 
 }  // namespace cmforge::cli

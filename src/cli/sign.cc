@@ -37,10 +37,12 @@ Result<int> Sign(const Cli& cli, const std::string& path, const std::string& key
     return kDone;
   }
   if (cli.common.verbosity < 0) return kDone;
-  if (is_new_key) fmt::print("{}: a new private key, readable by you alone: keep it, and keep it to yourself\n", key);
+  if (is_new_key)
+    fmt::print("{}: a new private key, readable by you alone: keep it, and keep it to yourself\n", key);
   for (const Json& one : json["signatures"]) fmt::print("{}\n", one["signature"].get<std::string>());
   const auto public_key = json["public_key"].get<std::string>();
-  fmt::print("public key {}\nothers check it with `cmforge verify {} --public-key {}`\n", public_key, path, public_key);
+  fmt::print("public key {}\nothers check it with `cmforge verify {} --public-key {}`\n", public_key, path,
+             public_key);
   return kDone;
 }
 
@@ -52,7 +54,8 @@ void AddSign(Cli& cli) {
   CLI::App* command = cli.Add("sign", "Sign a file; its signature goes to FILE.sig",
                               "cmforge sign model.cmf --key ~/.cmforge/signing.key");
   command->add_option("FILE", *path, "The file to sign; any shard of a set signs all of them")->required();
-  command->add_option("--key", *key, "Private key: 64 hex digits in a file, made (mode 0600) if it is not there")
+  command
+      ->add_option("--key", *key, "Private key: 64 hex digits in a file, made (mode 0600) if it is not there")
       ->required();
   command->callback([&cli, path, key] { cli.action = [&cli, path, key] { return Sign(cli, *path, *key); }; });
 }

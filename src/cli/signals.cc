@@ -29,7 +29,8 @@ void OnBusError(int) {
 }
 
 void OnOutOfMemory() {
-  Say("cmforge: error: out of memory: raise the limit, close other programs, or use a smaller model or context\n");
+  Say("cmforge: error: out of memory: raise the limit, close other programs, or use a smaller model or "
+      "context\n");
   ::_exit(7);
 }
 
@@ -47,7 +48,8 @@ void InstallSignalHandlers() {
   Install(SIGINT, OnInterrupt, 0);  // no SA_RESTART: a blocking read returns
   Install(SIGTERM, OnInterrupt, 0);
   struct sigaction hangup = {};  // a closed terminal stops the work, unless nohup asked otherwise
-  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) Install(SIGHUP, OnInterrupt, 0);
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    Install(SIGHUP, OnInterrupt, 0);
   Install(SIGBUS, OnBusError, 0);
   std::set_new_handler(OnOutOfMemory);
   Install(SIGXFSZ, SIG_IGN, 0);  // a file-size limit is then an error of writing, with its message

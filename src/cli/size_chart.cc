@@ -48,7 +48,8 @@ std::string RoleLabel(const OpenedSource& source, const TensorInfo& info) {
 SizeGroup Group(std::string title, const std::map<std::string, Amount>& amounts, bool with_encodings) {
   SizeGroup group;
   group.title = std::move(title);
-  for (const auto& [label, amount] : amounts) group.bars.push_back({label, amount.bytes, amount.Note(with_encodings)});
+  for (const auto& [label, amount] : amounts)
+    group.bars.push_back({label, amount.bytes, amount.Note(with_encodings)});
   std::stable_sort(group.bars.begin(), group.bars.end(),
                    [](const SizeBar& a, const SizeBar& b) { return a.bytes > b.bytes; });
   return group;
@@ -200,8 +201,9 @@ std::string ChartText(const SizeChart& chart, int width, bool has_colour) {
       std::string drawn = BarText(share * room);
       const int drawn_columns = BarColumns(share * room);
       if (has_colour) drawn = fmt::format("\033[{}m{}\033[0m", kColours[i % std::size(kColours)], drawn);
-      std::string line = fmt::format("  {} {}{:{}} {:>9} {:>5.1f}%", Padded(bar.label, label_width), drawn, "",
-                                     room - drawn_columns, HumanBytes(static_cast<double>(bar.bytes)), share * 100);
+      std::string line =
+          fmt::format("  {} {}{:{}} {:>9} {:>5.1f}%", Padded(bar.label, label_width), drawn, "",
+                      room - drawn_columns, HumanBytes(static_cast<double>(bar.bytes)), share * 100);
       if (!bar.note.empty()) line += "  " + bar.note;
       text += line + "\n";
     }
@@ -210,11 +212,12 @@ std::string ChartText(const SizeChart& chart, int width, bool has_colour) {
   if (layers > 1 && layers + label_width + 6 <= width) {
     const auto [least, most] = std::minmax_element(chart.layer_bytes.begin(), chart.layer_bytes.end());
     const std::string strip = LayerStrip(chart.layer_bytes);
-    text += fmt::format("\nby layer\n  {} {}{}{} {}\n", Padded(fmt::format("0 to {}", layers - 1), label_width),
-                        has_colour ? "\033[36m" : "", strip, has_colour ? "\033[0m" : "",
-                        *least == *most ? fmt::format("{} each", HumanBytes(static_cast<double>(*most)))
-                                        : fmt::format("{} to {}", HumanBytes(static_cast<double>(*least)),
-                                                      HumanBytes(static_cast<double>(*most))));
+    text +=
+        fmt::format("\nby layer\n  {} {}{}{} {}\n", Padded(fmt::format("0 to {}", layers - 1), label_width),
+                    has_colour ? "\033[36m" : "", strip, has_colour ? "\033[0m" : "",
+                    *least == *most ? fmt::format("{} each", HumanBytes(static_cast<double>(*most)))
+                                    : fmt::format("{} to {}", HumanBytes(static_cast<double>(*least)),
+                                                  HumanBytes(static_cast<double>(*most))));
   }
   return text;
 }
@@ -236,9 +239,11 @@ std::string ChartSvg(const SizeChart& chart, std::string_view title, std::string
       const SizeBar& bar = group.bars[i];
       const double share = total ? static_cast<double>(bar.bytes) / static_cast<double>(total) : 0;
       put(kMargin, y + 16, "label", bar.label);
-      body += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"16\" rx=\"3\" class=\"track\"/>\n", kLeft, y + 3, kBar);
-      body += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"16\" rx=\"3\" fill=\"{}\"/>\n", kLeft, y + 3,
-                          std::max(share * kBar, bar.bytes > 0 ? 1.5 : 0.0), kHues[i % std::size(kHues)]);
+      body += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"16\" rx=\"3\" class=\"track\"/>\n",
+                          kLeft, y + 3, kBar);
+      body += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"16\" rx=\"3\" fill=\"{}\"/>\n",
+                          kLeft, y + 3, std::max(share * kBar, bar.bytes > 0 ? 1.5 : 0.0),
+                          kHues[i % std::size(kHues)]);
       put(kLeft + kBar + 12, y + 16, "value",
           fmt::format("{}  {:.1f}%", HumanBytes(static_cast<double>(bar.bytes)), share * 100));
       if (!bar.note.empty()) put(kLeft + kBar + 125, y + 16, "note", bar.note);
@@ -248,25 +253,30 @@ std::string ChartSvg(const SizeChart& chart, std::string_view title, std::string
     constexpr int kHeight = 60;
     put(kMargin, y += 44, "group", "by layer");
     y += 12;
-    const uint64_t most = std::max<uint64_t>(1, *std::max_element(chart.layer_bytes.begin(), chart.layer_bytes.end()));
-    const double step = static_cast<double>(kWidth - 2 * kMargin) / static_cast<double>(chart.layer_bytes.size());
+    const uint64_t most =
+        std::max<uint64_t>(1, *std::max_element(chart.layer_bytes.begin(), chart.layer_bytes.end()));
+    const double step =
+        static_cast<double>(kWidth - 2 * kMargin) / static_cast<double>(chart.layer_bytes.size());
     for (size_t i = 0; i < chart.layer_bytes.size(); ++i) {
       const double height = kHeight * static_cast<double>(chart.layer_bytes[i]) / static_cast<double>(most);
       body += fmt::format(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"><title>layer {}: {}</title></rect>\n",
-          kMargin + step * static_cast<double>(i), y + kHeight - height, std::max(step - 2, step * 0.6), height, kHues[0], i,
-          HumanBytes(static_cast<double>(chart.layer_bytes[i])));
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"><title>layer {}: "
+          "{}</title></rect>\n",
+          kMargin + step * static_cast<double>(i), y + kHeight - height, std::max(step - 2, step * 0.6),
+          height, kHues[0], i, HumanBytes(static_cast<double>(chart.layer_bytes[i])));
     }
     y += kHeight;
   }
   return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\">\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "role=\"img\">\n"
       "<title>{2}</title>\n"
       "<style>\n"
       "text{{font-family:system-ui,sans-serif;font-size:13px;fill:#222}}\n"
       ".title{{font-size:20px;font-weight:600}} .group{{font-size:14px;font-weight:600}} .note{{fill:#777}}\n"
       ".track{{fill:#eee}} .page{{fill:#fff}}\n"
-      "@media (prefers-color-scheme:dark){{text{{fill:#ddd}} .note{{fill:#999}} .track{{fill:#333}} .page{{fill:#1b1b1b}}}}\n"
+      "@media (prefers-color-scheme:dark){{text{{fill:#ddd}} .note{{fill:#999}} .track{{fill:#333}} "
+      ".page{{fill:#1b1b1b}}}}\n"
       "</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{3}</svg>\n",
       kWidth, y + kMargin, Escaped(title), body);
 }

@@ -25,8 +25,8 @@ struct SizeGroup {
 };
 
 struct SizeChart {
-  std::vector<SizeGroup> groups;       // by section, role and encoding; by shard where there are several
-  std::vector<uint64_t> layer_bytes;   // weights of each layer
+  std::vector<SizeGroup> groups;      // by section, role and encoding; by shard where there are several
+  std::vector<uint64_t> layer_bytes;  // weights of each layer
 };
 
 [[nodiscard]] SizeChart MakeSizeChart(const OpenedSource& source);

@@ -61,7 +61,8 @@ Result<int> List(const Cli& cli, const Options& options) {
 }
 
 /// The lines of a text, or its passages of `length` tokens (0: lines).
-Result<std::vector<std::vector<TokenId>>> PromptsOf(const Tokenizer& tokenizer, std::string_view text, int64_t length) {
+Result<std::vector<std::vector<TokenId>>> PromptsOf(const Tokenizer& tokenizer, std::string_view text,
+                                                    int64_t length) {
   std::vector<std::vector<TokenId>> prompts;
   if (length > 0) {
     CMF_TRY(const auto tokens, RoutingTokens(tokenizer, text));
@@ -81,7 +82,8 @@ Result<std::vector<std::vector<TokenId>>> PromptsOf(const Tokenizer& tokenizer, 
 }
 
 /// The subspace of the prompts in a file.
-Result<cmf::SkillSelection> SelectionFrom(const Cli& cli, const OpenedSource& source, const Options& options) {
+Result<cmf::SkillSelection> SelectionFrom(const Cli& cli, const OpenedSource& source,
+                                          const Options& options) {
   CMF_TRY(const std::string text, ReadTextFile(options.prompts));
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   ComputeFlags compute;
@@ -118,8 +120,9 @@ Result<int> Add(const Cli& cli, const Options& options) {
   CMF_CHECK(cmf::CheckSkillId(options.id));
   CMF_TRY(const OpenedSource source, OpenCmf(cli, options.model));
   if (source.cmf->is_skill_file()) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{}: a standalone skill is no backbone: apply it to its base first", source.path));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: a standalone skill is no backbone: apply it to its base first", source.path));
   }
   GraftOptions graft_options;
   if (!options.layers.empty()) {
@@ -158,8 +161,8 @@ Result<int> Add(const Cli& cli, const Options& options) {
                             {"rank", record.selection ? record.selection->rank : 0},
                             {"quality", record.quality}}));
   } else if (cli.common.verbosity >= 0) {
-    fmt::print("{}: skill '{}': {} tensors, {}, in layers {}; {} donor tensors are the backbone's\n", source.path,
-               record.id, tensors->tensors().size(), HumanBytes(static_cast<double>(bytes)),
+    fmt::print("{}: skill '{}': {} tensors, {}, in layers {}; {} donor tensors are the backbone's\n",
+               source.path, record.id, tensors->tensors().size(), HumanBytes(static_cast<double>(bytes)),
                fmt::join(record.layers, ", "), graft.unchanged);
     if (record.selection)
       fmt::print("  routable by layer {}, rank {}\n", record.selection->phi_layer, record.selection->rank);
@@ -192,31 +195,39 @@ void AddSkill(Cli& cli) {
         group, "add", "Add what a donor checkpoint does differently, in place",
         "cmforge skill add model.cmf --from ./tuned --id sql --prompts sql.txt --quality heldout.txt");
     options->model.AddTo(command);
-    command->add_option("--from", options->donor, "Checkpoint folder, delta folder or file of the same backbone")
+    command
+        ->add_option("--from", options->donor, "Checkpoint folder, delta folder or file of the same backbone")
         ->required();
-    command->add_option("--id", options->id, "Letters, digits, _ and -; an older skill of that id is replaced")
+    command
+        ->add_option("--id", options->id, "Letters, digits, _ and -; an older skill of that id is replaced")
         ->required();
     command->add_option("--name", options->name, "A name for people");
     command->add_option("--layers", options->layers, "Only tensors of these layers, like 3-5");
-    command->add_option("--min-delta", options->min_delta,
-                        "Leave out tensors whose relative change is at most this (default 0)")
+    command
+        ->add_option("--min-delta", options->min_delta,
+                     "Leave out tensors whose relative change is at most this (default 0)")
         ->check(CLI::NonNegativeNumber);
     command->add_option("--prompts", options->prompts, "Texts it is for, one a line: makes it routable");
-    command->add_option("--prompt-tokens", options->prompt_tokens,
-                        "Cut the prompts' file into passages of this many tokens instead of lines")
+    command
+        ->add_option("--prompt-tokens", options->prompt_tokens,
+                     "Cut the prompts' file into passages of this many tokens instead of lines")
         ->check(CLI::PositiveNumber);
-    command->add_option("--phi-layer", options->phi_layer, "Layer whose hidden states route (default: at two thirds)")
+    command
+        ->add_option("--phi-layer", options->phi_layer,
+                     "Layer whose hidden states route (default: at two thirds)")
         ->check(CLI::NonNegativeNumber);
     command->add_option("--rank", options->rank, "Dimensions of the routing subspace")
         ->check(CLI::Range(int64_t{0}, int64_t{64}))
         ->capture_default_str();
-    command->add_option("--quality", options->quality, "Held-out text: perplexity without and with the skill");
+    command->add_option("--quality", options->quality,
+                        "Held-out text: perplexity without and with the skill");
     command->add_option("--task", options->task, "The task mask it is used with");
     command->callback([&cli, options] { cli.action = [&cli, options] { return Add(cli, *options); }; });
   }
   {
     auto options = std::make_shared<Options>();
-    CLI::App* command = cli.AddTo(group, "remove", "Remove a skill, in place", "cmforge skill remove model.cmf sql");
+    CLI::App* command =
+        cli.AddTo(group, "remove", "Remove a skill, in place", "cmforge skill remove model.cmf sql");
     options->model.AddTo(command);
     command->add_option("ID", options->id, "The skill")->required();
     command->callback([&cli, options] { cli.action = [&cli, options] { return Remove(cli, *options); }; });

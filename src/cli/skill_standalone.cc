@@ -26,7 +26,8 @@ void PrintSummary(const Cli& cli, const std::string& output, const cmf::WriteSum
     json["tensors"] = summary.tensors;
     PrintJson(DumpJson(json));
   } else if (cli.common.verbosity >= 0) {
-    fmt::print("{}: {} tensors, {}\n", output, summary.tensors, HumanBytes(static_cast<double>(summary.bytes)));
+    fmt::print("{}: {} tensors, {}\n", output, summary.tensors,
+               HumanBytes(static_cast<double>(summary.bytes)));
   }
 }
 
@@ -51,14 +52,14 @@ Result<int> Bake(const Cli& cli, const Options& options) {
   contents.header.skills.clear();
   if (!options.task.empty()) {
     if (contents.masks.Find(options.task) == nullptr)
-      return Fail(ErrorKind::kNotFound, fmt::format("{}: no task '{}': see `cmforge mask list`", source.path, options.task));
+      return Fail(ErrorKind::kNotFound,
+                  fmt::format("{}: no task '{}': see `cmforge mask list`", source.path, options.task));
     contents.masks.default_task = options.task;
   }
   if (!contents.header.provenance.is_object()) contents.header.provenance = Json::object();
-  contents.header.provenance["baked"] = {
-      {"base", std::filesystem::path(source.path).filename().string()},
-      {"base_dir_hash", fmt::format("{:016x}", source.cmf->dir_hash())},
-      {"tensors", graft.tensors->tensors().size()}};
+  contents.header.provenance["baked"] = {{"base", std::filesystem::path(source.path).filename().string()},
+                                         {"base_dir_hash", fmt::format("{:016x}", source.cmf->dir_hash())},
+                                         {"tensors", graft.tensors->tensors().size()}};
   CMF_TRY(const cmf::WriteSummary summary, cmf::WriteCmf(options.output, contents, cli.Control()));
   PrintSummary(cli, options.output, summary,
                {{"baked", graft.tensors->tensors().size()}, {"unchanged", graft.unchanged}});
@@ -101,16 +102,19 @@ Result<int> Apply(const Cli& cli, const Options& options) {
 void AddStandaloneSkill(Cli& cli, CLI::App* group) {
   {
     auto options = std::make_shared<Options>();
-    CLI::App* command =
-        cli.AddTo(group, "bake", "Make a specialist: a copy of the model with a donor's tensors in their places",
-                  "cmforge skill bake base.cmf --from ./tuned --output specialist.cmf");
+    CLI::App* command = cli.AddTo(
+        group, "bake", "Make a specialist: a copy of the model with a donor's tensors in their places",
+        "cmforge skill bake base.cmf --from ./tuned --output specialist.cmf");
     options->model.AddTo(command);
-    command->add_option("--from", options->donor, "Checkpoint folder, delta folder or file of the same backbone")
+    command
+        ->add_option("--from", options->donor, "Checkpoint folder, delta folder or file of the same backbone")
         ->required();
     command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
     command->add_option("--task", options->task, "The task mask the specialist starts with");
     command->add_option("--layers", options->layers, "Only tensors of these layers, like 3-5");
-    command->add_option("--min-delta", options->min_delta, "Keep the base's tensor where the relative change is at most this")
+    command
+        ->add_option("--min-delta", options->min_delta,
+                     "Keep the base's tensor where the relative change is at most this")
         ->check(CLI::NonNegativeNumber);
     command->callback([&cli, options] { cli.action = [&cli, options] { return Bake(cli, *options); }; });
   }
@@ -127,12 +131,14 @@ void AddStandaloneSkill(Cli& cli, CLI::App* group) {
   }
   {
     auto options = std::make_shared<Options>();
-    CLI::App* command = cli.AddTo(group, "apply", "Put a standalone skill over its base: the specialist again",
-                                  "cmforge skill apply base.cmf sql.cmf -o specialist.cmf");
+    CLI::App* command =
+        cli.AddTo(group, "apply", "Put a standalone skill over its base: the specialist again",
+                  "cmforge skill apply base.cmf sql.cmf -o specialist.cmf");
     command->add_option("BASE", options->base.path, "The exact file the skill was cut against")->required();
     command->add_option("SKILL", options->skill, "The standalone skill")->required();
     command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
-    command->add_flag("--force", options->force, "Apply it to another base; what comes of it is yours to judge");
+    command->add_flag("--force", options->force,
+                      "Apply it to another base; what comes of it is yours to judge");
     command->callback([&cli, options] { cli.action = [&cli, options] { return Apply(cli, *options); }; });
   }
 }

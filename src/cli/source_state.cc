@@ -53,8 +53,9 @@ void SourceState::Add(const fs::path& path) {
 Result<void> SourceState::CheckUnchanged() const {
   for (const Entry& entry : entries_) {
     if (Look(entry.path) == entry) continue;
-    return Fail(ErrorKind::kIo, fmt::format("{}: changed while it was read: nothing was written, try again when it rests",
-                                            entry.path.string()));
+    return Fail(ErrorKind::kIo,
+                fmt::format("{}: changed while it was read: nothing was written, try again when it rests",
+                            entry.path.string()));
   }
   return {};
 }
@@ -62,7 +63,8 @@ Result<void> SourceState::CheckUnchanged() const {
 std::string SourceState::Text() const {
   std::string text;
   for (const Entry& entry : entries_)
-    text += fmt::format("{} {} {}\n", fs::absolute(entry.path).lexically_normal().string(), entry.size, entry.time_ns);
+    text += fmt::format("{} {} {}\n", fs::absolute(entry.path).lexically_normal().string(), entry.size,
+                        entry.time_ns);
   return text;
 }
 

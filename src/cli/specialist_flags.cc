@@ -34,7 +34,8 @@ Result<void> RouteTo(Specialist& specialist, std::span<const TokenId> prompt) {
   const std::string id = specialist.ranking->winner()->id;
   CMF_TRY(specialist.model, specialist.all->WithSkill(id));
   specialist.skill = id;
-  specialist.all->control().Info(fmt::format("skill '{}', energy {:.3f}{}", id, specialist.ranking->winner()->energy,
+  specialist.all->control().Info(fmt::format("skill '{}', energy {:.3f}{}", id,
+                                             specialist.ranking->winner()->energy,
                                              specialist.ranking->is_novel ? ", far from all it knows" : ""));
   return {};
 }
@@ -45,10 +46,11 @@ void SpecialistFlags::AddTo(CLI::App* command) {
   command->add_option("--task", task,
                       follows_file ? "Run under this task mask, or none (default: the file's default task)"
                                    : "Run under this task mask (default: none)");
-  command->add_option("--skill", skill,
-                      follows_file ? "Run with this skill; none, or auto: the one that fits the prompt (default: "
-                                     "auto where the file's skills can be routed to)"
-                                   : "Run with this skill; none, or auto: the one that fits the prompt (default: none)");
+  command->add_option(
+      "--skill", skill,
+      follows_file ? "Run with this skill; none, or auto: the one that fits the prompt (default: "
+                     "auto where the file's skills can be routed to)"
+                   : "Run with this skill; none, or auto: the one that fits the prompt (default: none)");
   command->add_option("--blend", blend, "Mix skills: auto, or ID:WEIGHT,ID:WEIGHT");
   command->add_flag("--route-dynamic", route_dynamic, "Choose the skill anew every few tokens");
   experts.AddTo(command);
@@ -65,7 +67,8 @@ Result<std::shared_ptr<Specialists>> OpenSpecialists(const Cli& cli, const Opene
                                                      const ComputeFlags& compute,
                                                      std::shared_ptr<engine::Profile> profile) {
   const auto pool = cli.common.MakePool();
-  auto load = [&cli, source, compute, pool, profile](std::shared_ptr<const TensorSource> tensors, uint64_t variant) {
+  auto load = [&cli, source, compute, pool, profile](std::shared_ptr<const TensorSource> tensors,
+                                                     uint64_t variant) {
     return LoadModelOver(cli, source, std::move(tensors), variant, compute, pool, profile);
   };
   return std::make_shared<Specialists>(source, std::move(load), cli.Control());
@@ -96,7 +99,8 @@ Result<Specialist> LoadSpecialist(const Cli& cli, const OpenedSource& source, co
     }
     CMF_TRY(specialist.model, specialist.all->Blended(weights));
     for (const SkillWeight& part : weights)
-      specialist.skill += fmt::format("{}{}:{:.3g}", specialist.skill.empty() ? "" : ",", part.id, part.weight);
+      specialist.skill +=
+          fmt::format("{}{}:{:.3g}", specialist.skill.empty() ? "" : ",", part.id, part.weight);
   } else if (specialist.routes_each_prompt && !prompt.empty()) {
     CMF_CHECK(RouteTo(specialist, prompt));
   } else if (flags.skill == kAuto && !flags.follows_file) {

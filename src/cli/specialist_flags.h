@@ -30,7 +30,7 @@ struct Specialist {
   std::shared_ptr<Specialists> all;
   std::shared_ptr<LanguageModel> model;
   Task task;
-  std::string skill;  // id, a blend's recipe, or empty
+  std::string skill;               // id, a blend's recipe, or empty
   std::optional<Ranking> ranking;  // where a skill was routed to
   bool routes_each_prompt = false;
 

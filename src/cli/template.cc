@@ -123,8 +123,9 @@ Result<int> RenderJinja(const Cli& cli, const Options& options) {
   if (!options.context.empty()) {
     CMF_TRY(context, ReadJsonFile(options.context));
     if (!context.is_object()) {
-      return Fail(ErrorKind::kCorrupt,
-                  fmt::format("{}: not an object of variables: write {{\"name\": value, ...}}", options.context));
+      return Fail(
+          ErrorKind::kCorrupt,
+          fmt::format("{}: not an object of variables: write {{\"name\": value, ...}}", options.context));
     }
   }
   const auto rendered = [&]() -> Result<std::string> {

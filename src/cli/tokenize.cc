@@ -88,7 +88,8 @@ Result<int> Detokenize(const Cli& cli, const Options& options) {
       std::vector<TokenId> ids;
       for (const Json& id : line["ids"]) {
         // As in the reference library, ids beyond the vocabulary are no error here: they give no text.
-        if (!id.is_number_unsigned()) return Fail(ErrorKind::kUsage, "line: ids: not a whole number of 0 or more");
+        if (!id.is_number_unsigned())
+          return Fail(ErrorKind::kUsage, "line: ids: not a whole number of 0 or more");
         ids.push_back(static_cast<TokenId>(std::min<uint64_t>(id.get<uint64_t>(), INT32_MAX)));
       }
       const bool skip = line.contains("skip_special") && line["skip_special"].is_boolean()
@@ -100,9 +101,10 @@ Result<int> Detokenize(const Cli& cli, const Options& options) {
   CMF_TRY(const auto ids, ParseTokenList(options.tokens));
   for (const TokenId id : ids) {
     if (!tokenizer->TokenText(id).empty() || tokenizer->IdOf("") == id) continue;
-    return Fail(ErrorKind::kUsage, fmt::format("tokens: id {} is not in the vocabulary of {} tokens: give ids that "
-                                               "`cmforge tokenize` gave",
-                                               id, tokenizer->vocab_size()));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("tokens: id {} is not in the vocabulary of {} tokens: give ids that "
+                            "`cmforge tokenize` gave",
+                            id, tokenizer->vocab_size()));
   }
   const std::string text = tokenizer->Decode(ids, !options.keep_special);
   if (cli.common.json) {

@@ -11,8 +11,9 @@ Result<int> Unshard(const Cli& cli, const ModelArgument& model, const std::strin
   CMF_TRY(const OpenedSource source, model.Open(cli));
   CMF_TRY(const auto file, NeedCmf(source));
   if (!file->header().shard) {
-    return Fail(ErrorKind::kUsage, fmt::format("{}: not a shard: one file already (`cmforge compact` rewrites it)",
-                                               source.path));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: not a shard: one file already (`cmforge compact` rewrites it)", source.path));
   }
   CMF_CHECK(CheckOutput(source, output));
   CMF_CHECK(cmf::WriteCmf(output, cmf::ContentsOf(*file), cli.Control()));
@@ -29,8 +30,9 @@ void AddUnshard(Cli& cli) {
                               "cmforge unshard qwen3-00001-of-00004.cmf --output qwen3.cmf");
   command->add_option("FILE", model->path, "Any shard of the set")->required();
   command->add_option("-o,--output", *output, "The .cmf file to write")->required();
-  command->callback(
-      [&cli, model, output] { cli.action = [&cli, model, output] { return Unshard(cli, *model, *output); }; });
+  command->callback([&cli, model, output] {
+    cli.action = [&cli, model, output] { return Unshard(cli, *model, *output); };
+  });
 }
 
 }  // namespace cmforge::cli

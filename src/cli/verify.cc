@@ -21,7 +21,8 @@ Json ReportJson(const cmf::VerifyReport& report) {
       {"checked", {{"sections", report.sections}, {"tensors", report.tensors}, {"bytes", report.bytes}}},
       {"signature", cmf::SignatureStateName(report.signature)},
       {"problems", Json::array()}};
-  if (report.lone_shard) json["only_shard"] = {{"no", report.lone_shard->no}, {"count", report.lone_shard->count}};
+  if (report.lone_shard)
+    json["only_shard"] = {{"no", report.lone_shard->no}, {"count", report.lone_shard->count}};
   for (const cmf::Problem& problem : report.problems)
     json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
   return json;
@@ -34,7 +35,8 @@ Result<cmf::VerifyReport> VerifyPackage(const OpenedSource& source) {
   const std::filesystem::path config = std::filesystem::path(source.path) / "config.json";
   CMF_TRY(const std::string text, ReadTextFile(config, kMaxConfigBytes));
   CMF_TRY(const Json json, ParseJson(text, config.string()));
-  if (!json.is_object()) return Fail(ErrorKind::kCorrupt, config.string() + ": no JSON object: write the package again");
+  if (!json.is_object())
+    return Fail(ErrorKind::kCorrupt, config.string() + ": no JSON object: write the package again");
   CMF_TRY(const coreml::PackageParts parts, coreml::FindParts(source.path, *source.package));
   std::vector<std::filesystem::path> paths = {parts.embeddings};
   paths.insert(paths.end(), parts.chunks.begin(), parts.chunks.end());
@@ -52,8 +54,8 @@ Result<cmf::VerifyReport> VerifyPackage(const OpenedSource& source) {
 }
 
 // A signature beside a file of any kind; a folder cannot have one.
-Result<void> CheckOtherSignature(const std::string& path, const std::string& public_key, cmf::VerifyReport& report,
-                                 const RunControl& control) {
+Result<void> CheckOtherSignature(const std::string& path, const std::string& public_key,
+                                 cmf::VerifyReport& report, const RunControl& control) {
   std::error_code ignored;
   std::optional<cmf::Signature> signature;
   if (!std::filesystem::is_directory(path, ignored)) {
@@ -72,7 +74,8 @@ Result<void> CheckOtherSignature(const std::string& path, const std::string& pub
 
 // A checkpoint has no hashes: what can be checked is that every tensor is there, whole, and of the right
 // shape.
-Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path, const std::string& public_key) {
+Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path,
+                                      const std::string& public_key) {
   if (!public_key.empty()) CMF_CHECK(cmf::CheckPublicKey(public_key));
   CMF_TRY(const OpenedSource source, OpenSource(path, cli.common.file_mode()));
   if (source.package) {
@@ -106,7 +109,8 @@ Result<int> Verify(const Cli& cli, const std::string& path, const std::string& p
   cmf::VerifyOptions options;
   options.public_key = public_key;
   const bool is_cmf = IsCmf(path);
-  const auto report = is_cmf ? cmf::Verify(path, options, *pool, cli.Control()) : VerifyOther(cli, path, public_key);
+  const auto report =
+      is_cmf ? cmf::Verify(path, options, *pool, cli.Control()) : VerifyOther(cli, path, public_key);
   if (!report) {
     if (cli.common.json) {
       cmf::VerifyReport failed;
@@ -132,8 +136,8 @@ Result<int> Verify(const Cli& cli, const std::string& path, const std::string& p
         fmt::print("{}: NOT RIGHT: {} problems in {} tensors, {}\n", path, report->problems.size(),
                    report->tensors, size);
       } else if (is_cmf) {
-        fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}{}\n", path, report->sections, report->tensors, size,
-                   cmf::SignatureStateName(report->signature), OfSet(*report));
+        fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}{}\n", path, report->sections,
+                   report->tensors, size, cmf::SignatureStateName(report->signature), OfSet(*report));
       } else {
         fmt::print("{}: OK: {} tensors, {}; a checkpoint carries no hashes, only its structure was checked\n",
                    path, report->tensors, size);

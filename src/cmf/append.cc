@@ -72,7 +72,8 @@ Result<void> CheckOtherShards(const File& file, const AppendEdits& edits) {
 
 }  // namespace
 
-Result<void> EmitAppend(const Part& part, const AppendEdits& edits, InPlaceSink& sink, const RunControl& run) {
+Result<void> EmitAppend(const Part& part, const AppendEdits& edits, InPlaceSink& sink,
+                        const RunControl& run) {
   CMF_TRY(std::vector<DirectoryEntry> entries, RemainingEntries(part, edits));
   Envelope envelope = part.envelope;
   Header header = edits.header.value_or(part.header);

@@ -10,9 +10,10 @@ Result<void> CheckPayload(const File& file, const TensorInfo& tensor, Bytes payl
   const TensorPlace& place = file.PlaceOf(tensor);
   const uint64_t actual = Hash64(payload);
   if (actual == place.hash) return {};
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}': its hash is {}, {} is recorded: these bytes were changed",
-                                               file.parts()[static_cast<size_t>(place.part)].path, tensor.name,
-                                               Hash64Hex(actual), Hash64Hex(place.hash)));
+  return Fail(ErrorKind::kCorrupt,
+              fmt::format("{}: tensor '{}': its hash is {}, {} is recorded: these bytes were changed",
+                          file.parts()[static_cast<size_t>(place.part)].path, tensor.name, Hash64Hex(actual),
+                          Hash64Hex(place.hash)));
 }
 
 Result<CheckedSource> CheckedSource::Of(const File& file) {

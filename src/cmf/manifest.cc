@@ -22,8 +22,8 @@ std::optional<DirectoryEntry> ParseLine(std::string_view line) {
   };
   const auto name = json->find("name"), shape = json->find("shape"), hash = json->find("hash");
   const auto dtype = count("dtype"), off = count("off"), nbytes = count("nbytes");
-  if (name == json->end() || !name->is_string() || shape == json->end() || !shape->is_array() || hash == json->end() ||
-      !hash->is_string() || !dtype || *dtype >= kCmfDTypeCount || !off || !nbytes)
+  if (name == json->end() || !name->is_string() || shape == json->end() || !shape->is_array() ||
+      hash == json->end() || !hash->is_string() || !dtype || *dtype >= kCmfDTypeCount || !off || !nbytes)
     return std::nullopt;
   DirectoryEntry entry;
   entry.info.name = name->get<std::string>();

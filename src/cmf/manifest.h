@@ -21,6 +21,7 @@ namespace cmforge::cmf {
 
 /// The entries of a manifest with exactly that head, as far as its lines are whole and sound: what follows a torn or
 /// strange line is not used. Nothing of another head's.
-[[nodiscard]] std::vector<DirectoryEntry> ReadManifest(std::string_view text, uint64_t data_off, uint64_t key);
+[[nodiscard]] std::vector<DirectoryEntry> ReadManifest(std::string_view text, uint64_t data_off,
+                                                       uint64_t key);
 
 }  // namespace cmforge::cmf

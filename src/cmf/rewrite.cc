@@ -13,8 +13,7 @@ namespace {
 // Copies payloads one by one; `done` and `total` count tensors' bytes as far as they are known.
 class Copier {
  public:
-  Copier(const Contents& contents, const RunControl& run)
-      : contents_(contents), run_(run) {
+  Copier(const Contents& contents, const RunControl& run) : contents_(contents), run_(run) {
     for (const std::string& name : contents.names) {
       if (const TensorInfo* info = contents.tensors->Find(name)) total_ += static_cast<int64_t>(info->nbytes);
     }
@@ -52,10 +51,9 @@ class Copier {
   int64_t done_ = 0, total_ = 0;
 };
 
-Result<std::pair<WriteSummary, std::vector<std::filesystem::path>>> WriteSet(const std::filesystem::path& target,
-                                                                             const Contents& contents,
-                                                                             const SetPlan& plan,
-                                                                             const RunControl& run) {
+Result<std::pair<WriteSummary, std::vector<std::filesystem::path>>> WriteSet(
+    const std::filesystem::path& target, const Contents& contents, const SetPlan& plan,
+    const RunControl& run) {
   Copier copier(contents, run);
   CMF_CHECK(copier.CheckSource());
   CMF_TRY(SetWriter writer, SetWriter::Create(target, contents.header, plan));

@@ -11,8 +11,8 @@ constexpr size_t kMaxOpenShards = 512;  // all of them are open until the last i
 
 }  // namespace
 
-Result<SetWriter> SetWriter::Create(const std::filesystem::path& target, const Header& header, const SetPlan& plan,
-                                    const Resumption* resumption) {
+Result<SetWriter> SetWriter::Create(const std::filesystem::path& target, const Header& header,
+                                    const SetPlan& plan, const Resumption* resumption) {
   if (plan.groups.size() > kMaxOpenShards) {
     return Fail(ErrorKind::kLimit, fmt::format("{}: {} shards, at most {} are written: raise the limit",
                                                target.string(), plan.groups.size(), kMaxOpenShards));
@@ -36,8 +36,8 @@ Result<SetWriter> SetWriter::Create(const std::filesystem::path& target, const H
     }
     set.paths_.push_back(plan.is_set ? target.parent_path() / FormatShardName(base, no, count) : target);
     CMF_TRY(Writer writer, resumption != nullptr
-                                ? Writer::Resume(set.paths_.back(), std::move(own), names, *resumption)
-                                : Writer::Create(set.paths_.back(), std::move(own), names));
+                               ? Writer::Resume(set.paths_.back(), std::move(own), names, *resumption)
+                               : Writer::Create(set.paths_.back(), std::move(own), names));
     for (const std::string& name : names) set.writer_of_.emplace(name, set.writers_.size());
     set.writers_.push_back(std::move(writer));
   }
@@ -62,7 +62,8 @@ Result<WriteSummary> SetWriter::Finish(const TailSections& tail) {
   std::vector<std::string> dir_hashes(writers_.size(), Hash64Hex(0));
   // One word for all, or joining the shards would not give the bytes of the one file.
   std::vector<DirectoryEntry> entries;
-  for (const Writer& writer : writers_) entries.insert(entries.end(), writer.entries().begin(), writer.entries().end());
+  for (const Writer& writer : writers_)
+    entries.insert(entries.end(), writer.entries().begin(), writer.entries().end());
   for (Writer& writer : writers_) {
     if (!IsQuantTypeWord(writer.header().quant_type)) writer.header().quant_type = QuantTypeOf(entries);
   }

@@ -24,8 +24,8 @@ class SetWriter {
  public:
   /// `target`: the file; of a set the prefix ("models/qwen3", a suffix ".cmf" is taken off). `header`: of the whole model;
   /// what is common to all goes to shard 1 only. Fails: as Writer::Create; kLimit for more shards than may be open at once.
-  static Result<SetWriter> Create(const std::filesystem::path& target, const Header& header, const SetPlan& plan,
-                                  const Resumption* resumption = nullptr);
+  static Result<SetWriter> Create(const std::filesystem::path& target, const Header& header,
+                                  const SetPlan& plan, const Resumption* resumption = nullptr);
 
   /// As Writer::TakenOver.
   [[nodiscard]] const DirectoryEntry* TakenOver(std::string_view name) const;

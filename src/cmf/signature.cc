@@ -123,7 +123,8 @@ Result<std::optional<Signature>> ReadSignature(const std::filesystem::path& file
 Result<void> CheckPublicKey(std::string_view key) {
   const auto bytes = BytesOfHex(key);
   if (bytes && bytes->size() == kKeySize) return {};
-  return Fail(ErrorKind::kUsage, fmt::format("'{}' is not a public key: give {} hex digits", key, 2 * kKeySize));
+  return Fail(ErrorKind::kUsage,
+              fmt::format("'{}' is not a public key: give {} hex digits", key, 2 * kKeySize));
 }
 
 Result<void> CheckSignature(const Signature& signature, const Sha256Digest& digest,

@@ -36,7 +36,8 @@ std::vector<uint64_t> SlotsOf(const Part& part) {
     const auto here = std::lower_bound(live.begin(), live.end(), begin,
                                        [](const ByteRange& r, uint64_t at) { return r.offset < at; });
     uint64_t slot = 0;
-    if (here != live.end() && entry.info.nbytes > 0 && reach[static_cast<size_t>(here - live.begin())] <= begin) {
+    if (here != live.end() && entry.info.nbytes > 0 &&
+        reach[static_cast<size_t>(here - live.begin())] <= begin) {
       uint64_t end = part.envelope.data.end();
       if (here + 1 != live.end()) end = std::min(end, (here + 1)->offset);
       if (end - begin >= entry.info.nbytes) slot = end - begin;  // else something begins inside of it
@@ -73,8 +74,9 @@ uint64_t SlotRewriter::SlotSize(std::string_view name) const {
 Result<void> SlotRewriter::Replace(std::string_view name, DType dtype, Bytes payload) {
   const auto it = by_name_.find(name);
   if (it == by_name_.end() || payload.size() > slots_[it->second]) {
-    return Fail(ErrorKind::kUsage, fmt::format("{}: tensor '{}': {} bytes, its slot has {}: write another file",
-                                               part_.path, name, payload.size(), SlotSize(name)));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: tensor '{}': {} bytes, its slot has {}: write another file", part_.path,
+                            name, payload.size(), SlotSize(name)));
   }
   if (auto status = CheckPayload(name, dtype, entries_[it->second].info.shape, payload); !status)
     return Fail(std::move(status).error().In(part_.path));

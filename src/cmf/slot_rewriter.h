@@ -67,9 +67,9 @@ class SlotRewriter {
   const Part& part_;
   InPlaceSink& sink_;
   Header header_;
-  std::vector<DirectoryEntry> entries_;                        // as of the last flush
-  std::vector<uint64_t> slots_;                                // beside entries_
-  std::unordered_map<std::string_view, size_t> by_name_;       // names of part_.directory
+  std::vector<DirectoryEntry> entries_;                   // as of the last flush
+  std::vector<uint64_t> slots_;                           // beside entries_
+  std::unordered_map<std::string_view, size_t> by_name_;  // names of part_.directory
   std::vector<Pending> pending_;
   uint64_t pending_bytes_ = 0;
   uint64_t batch_size_ = uint64_t{64} << 20;

@@ -18,8 +18,9 @@ Result<void> CheckIsWholeModel(const File& file) {
                 fmt::format("{}: is itself a standalone skill: name the complete model", file.path()));
   }
   if (file.parts().size() > 1 || !file.is_complete()) {
-    return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: is one of several shards: make one file of them first (unshard)", file.path()));
+    return Fail(
+        ErrorKind::kUnsupported,
+        fmt::format("{}: is one of several shards: make one file of them first (unshard)", file.path()));
   }
   return {};
 }
@@ -86,16 +87,18 @@ Result<WriteSummary> ExportSkill(const File& specialist, const File& base, const
   const ModelConfig &mine = specialist.config(), &theirs = base.config();
   if (mine.arch_name != theirs.arch_name || mine.num_layers != theirs.num_layers ||
       mine.hidden_size != theirs.hidden_size) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{}: {} of {} layers, hidden {}, but {} is {} of {} layers, hidden {}: it was not made "
-                            "from that base",
-                            specialist.path(), mine.arch_name, mine.num_layers, mine.hidden_size, base.path(),
-                            theirs.arch_name, theirs.num_layers, theirs.hidden_size));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: {} of {} layers, hidden {}, but {} is {} of {} layers, hidden {}: it was not made "
+                    "from that base",
+                    specialist.path(), mine.arch_name, mine.num_layers, mine.hidden_size, base.path(),
+                    theirs.arch_name, theirs.num_layers, theirs.hidden_size));
   }
   for (const TensorInfo& tensor : base.tensors()) {
     if (specialist.Find(tensor.name) != nullptr || tensor.name.starts_with("skill.")) continue;
-    return Fail(ErrorKind::kUsage, fmt::format("{}: tensor '{}' of {} is not in it: a skill cannot take a tensor away",
-                                               specialist.path(), tensor.name, base.path()));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: tensor '{}' of {} is not in it: a skill cannot take a tensor away",
+                            specialist.path(), tensor.name, base.path()));
   }
   Contents contents;
   for (const TensorInfo& tensor : specialist.tensors()) {
@@ -124,28 +127,31 @@ Result<WriteSummary> ExportSkill(const File& specialist, const File& base, const
   return WriteCmf(target, contents, run);
 }
 
-Result<WriteSummary> ApplySkill(const File& base, const File& skill, bool force, const std::filesystem::path& target,
-                                const RunControl& run) {
+Result<WriteSummary> ApplySkill(const File& base, const File& skill, bool force,
+                                const std::filesystem::path& target, const RunControl& run) {
   CMF_CHECK(CheckIsWholeModel(base));
   const auto& records = skill.header().skills;
-  const auto record =
-      std::find_if(records.begin(), records.end(), [](const SkillRecord& r) { return r.base_dir_hash.has_value(); });
+  const auto record = std::find_if(records.begin(), records.end(),
+                                   [](const SkillRecord& r) { return r.base_dir_hash.has_value(); });
   if (record == records.end()) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("{}: not a standalone skill: no record of it names a base", skill.path()));
   }
   if (!CheckSkillId(record->id)) {
-    return Fail(ErrorKind::kCorrupt, fmt::format("{}: skill id '{}': not 1 to 64 letters, digits, '_' and '-'",
-                                                 skill.path(), record->id));
+    return Fail(
+        ErrorKind::kCorrupt,
+        fmt::format("{}: skill id '{}': not 1 to 64 letters, digits, '_' and '-'", skill.path(), record->id));
   }
   if (const std::string key = Hash64Hex(base.dir_hash()); key != *record->base_dir_hash) {
-    const std::string fact = fmt::format(
-        "{}: skill '{}' was cut against a base with directory hash {} ({}), {} has {}", skill.path(), record->id,
-        *record->base_dir_hash, record->base_arch.value_or("architecture not told"), base.path(), key);
+    const std::string fact =
+        fmt::format("{}: skill '{}' was cut against a base with directory hash {} ({}), {} has {}",
+                    skill.path(), record->id, *record->base_dir_hash,
+                    record->base_arch.value_or("architecture not told"), base.path(), key);
     if (!force) {
-      return Fail(ErrorKind::kUsage, fmt::format("{}: use that exact file (adding or removing a skill changes the "
-                                                 "hash too), or --force at your own risk",
-                                                 fact));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: use that exact file (adding or removing a skill changes the "
+                              "hash too), or --force at your own risk",
+                              fact));
     }
     run.Warn(fact + ": applied all the same");
   }

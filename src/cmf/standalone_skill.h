@@ -28,7 +28,7 @@ Result<WriteSummary> ExportSkill(const File& specialist, const File& base, const
 /// Fails: kUsage (`skill` is no standalone skill, or `base` is one; the base is another file than the one it was cut
 /// against: both hashes named; `force` makes that a warning), kCorrupt (an id that could be mistaken for a path),
 /// kUnsupported (shards).
-Result<WriteSummary> ApplySkill(const File& base, const File& skill, bool force, const std::filesystem::path& target,
-                                const RunControl& run = {});
+Result<WriteSummary> ApplySkill(const File& base, const File& skill, bool force,
+                                const std::filesystem::path& target, const RunControl& run = {});
 
 }  // namespace cmforge::cmf

@@ -42,16 +42,17 @@ std::vector<HashedSection> HashedSections(const Part& part) {
   const SectionHashes& hashes = part.header.section_hashes;
   std::vector<HashedSection> sections = {{"header", envelope.header, envelope.header_hash},
                                          {"directory", envelope.directory, envelope.directory_hash}};
-  for (const auto& [name, range, hash] : {std::tuple{"masks", envelope.masks, hashes.masks},
-                                          std::tuple{"vocab", envelope.vocab, hashes.vocab},
-                                          std::tuple{"index", envelope.index, hashes.index}}) {
+  for (const auto& [name, range, hash] :
+       {std::tuple{"masks", envelope.masks, hashes.masks}, std::tuple{"vocab", envelope.vocab, hashes.vocab},
+        std::tuple{"index", envelope.index, hashes.index}}) {
     if (range.size > 0) sections.push_back({name, range, hash.value_or(0)});
   }
   return sections;
 }
 
 std::string WrongHash(uint64_t actual, uint64_t recorded) {
-  return fmt::format("its hash is {}, {} is recorded: these bytes were changed", Hash64Hex(actual), Hash64Hex(recorded));
+  return fmt::format("its hash is {}, {} is recorded: these bytes were changed", Hash64Hex(actual),
+                     Hash64Hex(recorded));
 }
 
 struct Piece {
@@ -276,8 +277,9 @@ std::vector<std::filesystem::path> FindFiles(const std::filesystem::path& path, 
   const auto name = ParseShardName(path.filename().string());
   if (!shard || shard->count < 2) return {path};
   if (name && (name->no != shard->no || name->count != shard->count)) {
-    report.problems.push_back({"shards", fmt::format("the header says shard {} of {}, the name says {} of {}: rename it",
-                                                     shard->no, shard->count, name->no, name->count)});
+    report.problems.push_back(
+        {"shards", fmt::format("the header says shard {} of {}, the name says {} of {}: rename it", shard->no,
+                               shard->count, name->no, name->count)});
   }
   if (!report.problems.empty() || !name) {
     report.lone_shard = {shard->no, shard->count};
@@ -397,7 +399,8 @@ Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptio
                      : signed_files == 0 ? SignatureState::kAbsent
                                          : SignatureState::kValid;
   // Whether the shards belong together shows only when they are opened together.
-  const bool is_told = std::ranges::any_of(report.problems, [](const Problem& p) { return p.where == "shards"; });
+  const bool is_told =
+      std::ranges::any_of(report.problems, [](const Problem& p) { return p.where == "shards"; });
   if (files.size() > 1 && files.size() == paths.size() && !is_told) {
     if (const auto set = File::Open(path); !set) report.problems.push_back({"shards", set.error().message});
   }

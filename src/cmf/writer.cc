@@ -12,10 +12,10 @@
 namespace cmforge::cmf {
 namespace {
 
-constexpr uint64_t kHeaderSlack = 4096;       // what the header may grow by between Create and Finish
+constexpr uint64_t kHeaderSlack = 4096;  // what the header may grow by between Create and Finish
 constexpr uint64_t kMaxManifest = uint64_t{1} << 30;
 constexpr uint64_t kReadBack = uint64_t{1} << 20;  // at once
-constexpr uint64_t kPageAlignedSize = 16384;  // from this size on a tensor starts on a page
+constexpr uint64_t kPageAlignedSize = 16384;       // from this size on a tensor starts on a page
 
 // The header as long as it can get by what the writer itself fills in.
 uint64_t HeaderBound(Header header) {
@@ -40,8 +40,10 @@ uint32_t FeaturesOf(const Header& header, std::span<const DirectoryEntry> entrie
 
 std::string QuantTypeOf(std::span<const DirectoryEntry> entries) {
   std::array<uint64_t, kCmfDTypeCount> bytes = {};
-  for (const DirectoryEntry& entry : entries) bytes[static_cast<size_t>(entry.info.dtype)] += entry.info.nbytes;
-  return std::string(QuantTypeWord(static_cast<DType>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())));
+  for (const DirectoryEntry& entry : entries)
+    bytes[static_cast<size_t>(entry.info.dtype)] += entry.info.nbytes;
+  return std::string(
+      QuantTypeWord(static_cast<DType>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())));
 }
 
 Result<void> CheckPayload(std::string_view name, DType dtype, std::span<const int64_t> shape, Bytes payload) {
@@ -96,8 +98,8 @@ Result<Writer> Writer::Create(const std::filesystem::path& target, Header header
   return writer;
 }
 
-Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header, std::span<const std::string> names,
-                              const Resumption& resumption) {
+Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header,
+                              std::span<const std::string> names, const Resumption& resumption) {
   CMF_TRY(Writer writer, Prepare(target, std::move(header), names));
   CMF_TRY(writer.file_, AtomicFile::TakeUp(target, ".part", resumption.keep));
   CMF_TRY(writer.manifest_, AtomicFile::TakeUp(target, ".manifest", resumption.keep));
@@ -162,10 +164,12 @@ Result<void> Writer::Add(std::string_view name, DType dtype, std::span<const int
   entry.offset = PlaceTensor(data_end_, payload.size());
   entry.hash = Hash64(payload);
   if (recorded_hash && entry.hash != *recorded_hash) {
-    return Fail(ErrorKind::kCorrupt,
-                fmt::format("{}: tensor '{}': the source's bytes have hash {}, {} is recorded there: they were changed: "
-                            "`cmforge verify` the source",
-                            path_, name, Hash64Hex(entry.hash), Hash64Hex(*recorded_hash)));
+    return Fail(
+        ErrorKind::kCorrupt,
+        fmt::format(
+            "{}: tensor '{}': the source's bytes have hash {}, {} is recorded there: they were changed: "
+            "`cmforge verify` the source",
+            path_, name, Hash64Hex(entry.hash), Hash64Hex(*recorded_hash)));
   }
   CMF_CHECK(file_.PadTo(data_off_ + entry.offset));
   CMF_CHECK(file_.WriteAt(data_off_ + entry.offset, payload));

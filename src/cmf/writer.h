@@ -51,9 +51,9 @@ Result<void> CheckPayload(std::string_view name, DType dtype, std::span<const in
 
 /// How a write that was interrupted is taken up again.
 struct Resumption {
-  uint64_t key = 0;      // of everything that decides the bytes: what was left under another key is not used
-  bool go_on = false;    // use what an earlier run has left; else begin anew
-  bool keep = false;     // what was written stays when the writer is dropped without Commit
+  uint64_t key = 0;    // of everything that decides the bytes: what was left under another key is not used
+  bool go_on = false;  // use what an earlier run has left; else begin anew
+  bool keep = false;   // what was written stays when the writer is dropped without Commit
 };
 
 class Writer {
@@ -67,8 +67,8 @@ class Writer {
   /// The same, with the payloads growing in TARGET.part and a manifest of them (manifest.h) in TARGET.manifest: both are
   /// left by a process that dies. Payloads that are taken over are read back and compared with their hashes, so that not
   /// even a power cut passes damage on. Fails: also kIo while another process writes the same file.
-  static Result<Writer> Resume(const std::filesystem::path& target, Header header, std::span<const std::string> names,
-                               const Resumption& resumption);
+  static Result<Writer> Resume(const std::filesystem::path& target, Header header,
+                               std::span<const std::string> names, const Resumption& resumption);
 
   /// The payload of that name, when it was taken over: it is not added again.
   [[nodiscard]] const DirectoryEntry* TakenOver(std::string_view name) const;
@@ -87,13 +87,14 @@ class Writer {
 
  private:
   Writer() = default;
-  static Result<Writer> Prepare(const std::filesystem::path& target, Header header, std::span<const std::string> names);
+  static Result<Writer> Prepare(const std::filesystem::path& target, Header header,
+                                std::span<const std::string> names);
   Result<void> TakeOver(std::span<const DirectoryEntry> entries);
 
   AtomicFile file_;
   std::optional<AtomicFile> manifest_;
   std::unordered_map<std::string, size_t> taken_over_;  // into entries_
-  std::string path_;  // for messages
+  std::string path_;                                    // for messages
   Header header_;
   std::unordered_set<std::string> expected_;  // declared, not added yet
   std::vector<DirectoryEntry> entries_;

@@ -18,13 +18,14 @@
 namespace cmforge {
 namespace {
 
-constexpr int64_t kBatch = 64;                     // tensors hashed between two looks at `cancelled`
+constexpr int64_t kBatch = 64;                        // tensors hashed between two looks at `cancelled`
 constexpr int64_t kBlockElements = int64_t{1} << 18;  // decoded at once by a thread
 
 std::string Dump(const Json* value) { return value == nullptr ? std::string() : DumpJson(*value); }
 
 // Members of two objects that differ, nested ones as "moe.top_k".
-void CompareObjects(const Json& a, const Json& b, const std::string& prefix, std::vector<ValueChange>& changes) {
+void CompareObjects(const Json& a, const Json& b, const std::string& prefix,
+                    std::vector<ValueChange>& changes) {
   const auto find = [](const Json& object, const std::string& key) -> const Json* {
     const auto it = object.find(key);
     return it == object.end() || it->is_null() ? nullptr : &*it;
@@ -35,7 +36,8 @@ void CompareObjects(const Json& a, const Json& b, const std::string& prefix, std
     if (left == nullptr && right == nullptr) return;
     if (left != nullptr && right != nullptr) {
       if (*left == *right) return;
-      if (left->is_object() && right->is_object()) return CompareObjects(*left, *right, prefix + key + ".", changes);
+      if (left->is_object() && right->is_object())
+        return CompareObjects(*left, *right, prefix + key + ".", changes);
     }
     changes.push_back({prefix + key, Dump(left), Dump(right)});
   };
@@ -46,11 +48,13 @@ void CompareObjects(const Json& a, const Json& b, const std::string& prefix, std
 }
 
 // hash64 of every tensor, in the order of the source: as recorded, or of the payload that is read.
-Result<std::vector<uint64_t>> HashTensors(const ComparedModel& model, ThreadPool& pool, const RunControl& run) {
+Result<std::vector<uint64_t>> HashTensors(const ComparedModel& model, ThreadPool& pool,
+                                          const RunControl& run) {
   const auto tensors = model.tensors->tensors();
   std::vector<uint64_t> hashes(tensors.size());
   if (model.file != nullptr) {
-    for (size_t i = 0; i < tensors.size(); ++i) hashes[i] = model.file->PlaceOf(*model.file->Find(tensors[i].name)).hash;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      hashes[i] = model.file->PlaceOf(*model.file->Find(tensors[i].name)).hash;
     return hashes;
   }
   std::mutex mutex;
@@ -78,7 +82,8 @@ struct ErrorSums {
   double difference = 0, reference = 0, max_abs = 0;
 };
 
-Result<void> MeasureValues(const ComparedModel& a, const ComparedModel& b, TensorChange& change, ThreadPool& pool) {
+Result<void> MeasureValues(const ComparedModel& a, const ComparedModel& b, TensorChange& change,
+                           ThreadPool& pool) {
   if (FindEncoding(change.a.dtype) == nullptr && ElementBytes(change.a.dtype) == 0) return {};
   if (FindEncoding(change.b.dtype) == nullptr && ElementBytes(change.b.dtype) == 0) return {};
   CMF_TRY(const TensorView view_a, a.tensors->Read(change.a.name));
@@ -87,7 +92,8 @@ Result<void> MeasureValues(const ComparedModel& a, const ComparedModel& b, Tenso
   CMF_TRY(const FloatRows rows_b, AsFloatRows(view_b));
   const int64_t step = std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, rows_a.cols));
   const int64_t blocks = (rows_a.rows + step - 1) / step;
-  std::vector<ErrorSums> sums(static_cast<size_t>(blocks));  // added up in order: one answer for any thread count
+  std::vector<ErrorSums> sums(
+      static_cast<size_t>(blocks));  // added up in order: one answer for any thread count
   pool.Run(blocks, [&](int64_t block, int) {
     const int64_t begin = block * step, end = std::min(rows_a.rows, begin + step);
     std::vector<float> x(static_cast<size_t>((end - begin) * rows_a.cols)), y(x.size());
@@ -252,7 +258,9 @@ void CompareExtras(const ComparedModel& a, const ComparedModel& b, ModelDiff& di
       });
 
   const auto note = [&](const char* key, const Json& left, const Json& right) {
-    if (left != right) diff.other.push_back({key, left.is_null() ? "" : DumpJson(left), right.is_null() ? "" : DumpJson(right)});
+    if (left != right)
+      diff.other.push_back(
+          {key, left.is_null() ? "" : DumpJson(left), right.is_null() ? "" : DumpJson(right)});
   };
   note("masks.default_task", masks_a.default_task, masks_b.default_task);
   const auto tokenizer = [](const ComparedModel& model) {
@@ -270,14 +278,15 @@ void CompareExtras(const ComparedModel& a, const ComparedModel& b, ModelDiff& di
   note("chat.bos_token_id", id(chat_a.bos_token_id), id(chat_b.bos_token_id));
   note("chat.pad_token_id", id(chat_a.pad_token_id), id(chat_b.pad_token_id));
   const RecommendedSampling none;
-  if ((a.sampling ? *a.sampling : none) != (b.sampling ? *b.sampling : none)) note("sampling", "differs", Json(nullptr));
+  if ((a.sampling ? *a.sampling : none) != (b.sampling ? *b.sampling : none))
+    note("sampling", "differs", Json(nullptr));
 }
 
 }  // namespace
 
 bool ModelDiff::identical() const {
-  return arch.empty() && changed.empty() && renamed.empty() && only_a.empty() && only_b.empty() && skills.empty() &&
-         masks.empty() && other.empty();
+  return arch.empty() && changed.empty() && renamed.empty() && only_a.empty() && only_b.empty() &&
+         skills.empty() && masks.empty() && other.empty();
 }
 
 std::vector<ValueChange> CompareArch(const ModelConfig& a, const ModelConfig& b) {

@@ -33,8 +33,9 @@ struct ValueChange {
 struct TensorChange {
   TensorInfo a, b;
   uint64_t hash_a = 0, hash_b = 0;
-  std::optional<double> relative_error;  // |b - a| / |a| over the decoded values, in float64; NaN where a is 0
-  std::optional<double> max_abs;         // of b - a
+  std::optional<double>
+      relative_error;             // |b - a| / |a| over the decoded values, in float64; NaN where a is 0
+  std::optional<double> max_abs;  // of b - a
 };
 
 /// What differs between two lists of named things.
@@ -47,8 +48,9 @@ struct NameChanges {
 
 struct MaskChange {
   std::string name;
-  int64_t neurons = 0, heads = 0, gates = 0, experts = 0;  // bits that differ; an absent area counts as all ones
-  bool meta = false;                                       // sparsity, quality, description and the like
+  int64_t neurons = 0, heads = 0, gates = 0,
+          experts = 0;  // bits that differ; an absent area counts as all ones
+  bool meta = false;    // sparsity, quality, description and the like
 };
 
 struct ModelDiff {

@@ -22,7 +22,8 @@ namespace {
 
 Result<cmf::SetPlan> PlanFiles(const QuantPlan& plan, double shard_max_gb) {
   std::vector<TensorInfo> tensors;
-  for (const PlannedTensor& planned : plan.tensors) tensors.push_back({planned.name, planned.dtype, planned.shape, 0});
+  for (const PlannedTensor& planned : plan.tensors)
+    tensors.push_back({planned.name, planned.dtype, planned.shape, 0});
   cmf::SetPlan files;
   if (shard_max_gb > 0) {
     CMF_TRY(files.groups, cmf::PlanShards(tensors, shard_max_gb));
@@ -51,11 +52,13 @@ Result<ConvertReport> ConvertToCmf(const ConvertInput& input, const ConvertOptio
   const auto begun = std::chrono::steady_clock::now();
   CMF_TRY(const QuantPlan plan, PlanQuantization(*input.tensors, options.quant, options.tensor_quant));
   int64_t total = 0;
-  for (const PlannedTensor& tensor : plan.tensors) total += static_cast<int64_t>(input.tensors->Find(tensor.name)->nbytes);
+  for (const PlannedTensor& tensor : plan.tensors)
+    total += static_cast<int64_t>(input.tensors->Find(tensor.name)->nbytes);
   CMF_TRY(const cmf::SetPlan files, PlanFiles(plan, options.shard_max_gb));
   const cmf::Resumption resumption = {
       .key = Identity(plan, options), .go_on = options.resume, .keep = options.resume};
-  CMF_TRY(cmf::SetWriter writer, cmf::SetWriter::Create(target, input.header, files, options.identity.empty() ? nullptr : &resumption));
+  CMF_TRY(cmf::SetWriter writer, cmf::SetWriter::Create(target, input.header, files,
+                                                        options.identity.empty() ? nullptr : &resumption));
 
   ConvertReport report;
   TensorEncoder encoder(*input.tensors, plan, options.encoders, pool, control);

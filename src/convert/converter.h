@@ -35,8 +35,10 @@ struct ConvertOptions {
   // What decides the bytes besides the plan, as text: the source's files, the flags. An interrupted conversion is taken
   // up only by one of the same identity. Empty: nothing to take up is ever left.
   std::string identity;
-  bool resume = false;  // go on with what an earlier run has left, and leave what was done when this one is interrupted
-  std::function<Result<void>()> before_commit;  // a last look, at the source's files for example; may be empty
+  bool resume =
+      false;  // go on with what an earlier run has left, and leave what was done when this one is interrupted
+  std::function<Result<void>()>
+      before_commit;  // a last look, at the source's files for example; may be empty
 };
 
 struct ConvertReport {

@@ -69,7 +69,8 @@ std::string DefragProvenance(const FfnKeepSummary& summary, const std::string& s
 }
 
 Result<DefragReport> DefragFile(const cmf::File& file, const std::string& task, const std::string& tool,
-                                const std::filesystem::path& target, ThreadPool& pool, const RunControl& run) {
+                                const std::filesystem::path& target, ThreadPool& pool,
+                                const RunControl& run) {
   if (file.is_skill_file()) {
     return Fail(ErrorKind::kUnsupported,
                 fmt::format("{}: a standalone skill: apply it first (`cmforge skill apply`)", file.path()));
@@ -84,14 +85,16 @@ Result<DefragReport> DefragFile(const cmf::File& file, const std::string& task, 
     for (const cmf::TaskMask& each : file.masks().masks) names.push_back(each.name);
     return Fail(ErrorKind::kNotFound,
                 fmt::format("{}: no task '{}': {}", file.path(), task,
-                            names.empty() ? "the file has no masks" : fmt::format("it has {}", fmt::join(names, ", "))));
+                            names.empty() ? "the file has no masks"
+                                          : fmt::format("it has {}", fmt::join(names, ", "))));
   }
   CMF_TRY(FfnKeep keep, KeepFromMask(*mask, file, file.config()));
   DefragReport report;
   report.neurons = Summarize(keep, file);
   DeadColumns dead = DeadColumnsOf(*mask, file, file.config());
   if (report.neurons.pruned_ratio == 0 && dead.empty()) {
-    return Fail(ErrorKind::kUsage, fmt::format("{}: task '{}' uses every neuron: nothing would be cut", file.path(), task));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: task '{}' uses every neuron: nothing would be cut", file.path(), task));
   }
   CMF_TRY(const DefragSource cut, DefragSource::Create(file, std::move(keep), std::move(dead)));
   const EncodedCuts source(cut, file, pool);

@@ -25,7 +25,8 @@ struct DefragReport {
 /// Fails: kNotFound (no such task), kUsage (nothing to cut), kUnsupported (as KeepFromMask; a standalone skill, one shard
 /// alone), kCorrupt (damaged payloads), kIo, kCancelled; then no file appears.
 Result<DefragReport> DefragFile(const cmf::File& file, const std::string& task, const std::string& tool,
-                                const std::filesystem::path& target, ThreadPool& pool, const RunControl& run = {});
+                                const std::filesystem::path& target, ThreadPool& pool,
+                                const RunControl& run = {});
 
 /// The provenance entry of spec 11, for files cut by a mask and for conversions with --defrag.
 [[nodiscard]] std::string DefragProvenance(const FfnKeepSummary& summary, const std::string& source_skill);

@@ -33,7 +33,8 @@ std::optional<FfnName> ParseFfnName(std::string_view name) {
   if (error != std::errc() || layer < 0) return std::nullopt;
   const std::string_view suffix(end, static_cast<size_t>(name.data() + name.size() - end));
   if (suffix == ".mlp.down_proj.weight") return FfnName{layer, true};
-  for (const std::string_view cut : {".mlp.gate_proj.weight", ".mlp.up_proj.weight", ".mlp.gate_proj.bias", ".mlp.up_proj.bias"}) {
+  for (const std::string_view cut :
+       {".mlp.gate_proj.weight", ".mlp.up_proj.weight", ".mlp.gate_proj.bias", ".mlp.up_proj.bias"}) {
     if (suffix == cut) return FfnName{layer, false};
   }
   return std::nullopt;
@@ -50,12 +51,14 @@ class NpyOverlay final : public TensorSource {
     const std::string name = path.stem().string();
     const auto found = by_name_.find(name);
     if (found == by_name_.end() || !ParseFfnName(name)) {
-      return Fail(ErrorKind::kCorrupt, fmt::format("{}: no feed-forward tensor of that name in {}", path.string(), inner_.path()));
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("{}: no feed-forward tensor of that name in {}", path.string(), inner_.path()));
     }
     CMF_TRY(const NpyArray array, ReadNpy(path));
     TensorInfo& info = tensors_[found->second];
     if (array.type != NpyType::kF32 && array.type != NpyType::kF64 && array.type != NpyType::kF16) {
-      return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}, weights are floats", path.string(), NpyTypeName(array.type)));
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("{}: {}, weights are floats", path.string(), NpyTypeName(array.type)));
     }
     if (array.shape != info.shape) {
       return Fail(ErrorKind::kCorrupt, fmt::format("{}: shape {}, the model's tensor has {}", path.string(),
@@ -105,20 +108,23 @@ Result<DefragSource> DefragSource::Create(const TensorSource& inner, FfnKeep kee
     if (!source.keep_[layer]) continue;
     const TensorInfo* down = inner.Find(fmt::format("model.layers.{}.mlp.down_proj.weight", layer));
     if (down == nullptr || down->shape.size() != 2 || source.keep_[layer]->back() >= down->shape[1]) {
-      return Fail(ErrorKind::kCorrupt,
-                  fmt::format("{}: layer {}: its down_proj does not have the neurons to keep", inner.path(), layer));
+      return Fail(
+          ErrorKind::kCorrupt,
+          fmt::format("{}: layer {}: its down_proj does not have the neurons to keep", inner.path(), layer));
     }
     widths[layer] = down->shape[1];
   }
   for (const TensorInfo& info : inner.tensors()) {
     TensorInfo cut = info;
     const auto ffn = ParseFfnName(info.name);
-    if (ffn && static_cast<size_t>(ffn->layer) < source.keep_.size() && source.keep_[static_cast<size_t>(ffn->layer)]) {
+    if (ffn && static_cast<size_t>(ffn->layer) < source.keep_.size() &&
+        source.keep_[static_cast<size_t>(ffn->layer)]) {
       const auto layer = static_cast<size_t>(ffn->layer);
       const size_t axis = ffn->is_down ? 1 : 0;
       if (info.shape.size() <= axis || info.shape[axis] != widths[layer]) {
-        return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}': shape {}, its layer has {} neurons", inner.path(),
-                                                     info.name, ShapeText(info.shape), widths[layer]));
+        return Fail(ErrorKind::kCorrupt,
+                    fmt::format("{}: tensor '{}': shape {}, its layer has {} neurons", inner.path(),
+                                info.name, ShapeText(info.shape), widths[layer]));
       }
       const auto kept = static_cast<int64_t>(source.keep_[layer]->size());
       if (kept < widths[layer]) {  // else nothing is cut, and the payload may stay as it is
@@ -135,7 +141,8 @@ Result<DefragSource> DefragSource::Create(const TensorSource& inner, FfnKeep kee
   return source;
 }
 
-Result<DefragSource> DefragSource::Zeroed(const TensorSource& inner, const cmf::TaskMask& mask, const ModelConfig& config) {
+Result<DefragSource> DefragSource::Zeroed(const TensorSource& inner, const cmf::TaskMask& mask,
+                                          const ModelConfig& config) {
   CMF_TRY(const FfnKeep keep, KeepFromMask(mask, inner, config));
   DeadColumns dead = DeadColumnsOf(mask, inner, config);
   for (size_t layer = 0; layer < keep.size(); ++layer) {
@@ -161,7 +168,8 @@ const TensorInfo* DefragSource::Find(std::string_view name) const {
 bool DefragSource::IsCut(std::string_view name) const {
   const TensorInfo* here = Find(name);
   const TensorInfo* below = inner_->Find(name);
-  return here != nullptr && below != nullptr && (here->shape != below->shape || dead_.contains(WithoutSkill(name)));
+  return here != nullptr && below != nullptr &&
+         (here->shape != below->shape || dead_.contains(WithoutSkill(name)));
 }
 
 Result<TensorView> DefragSource::Read(std::string_view name) const {
@@ -171,7 +179,8 @@ Result<TensorView> DefragSource::Read(std::string_view name) const {
   const bool has_fewer = info.shape != inner_->Find(name)->shape;
   CMF_TRY(const TensorView view, inner_->Read(name));
   CMF_TRY(const FloatRows rows, AsFloatRows(view));
-  auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(ElementCount(info.shape).value_or(0)));
+  auto values =
+      std::make_shared<std::vector<float>>(static_cast<size_t>(ElementCount(info.shape).value_or(0)));
   float* out = values->data();
   const auto dead = dead_.find(WithoutSkill(name));
   std::vector<float> row(static_cast<size_t>(rows.cols));
@@ -193,7 +202,8 @@ Result<TensorView> DefragSource::Read(std::string_view name) const {
         out = std::copy(row.begin(), row.end(), out);
         continue;
       }
-      for (const int32_t neuron : *keep_[static_cast<size_t>(ffn->layer)]) *out++ = row[static_cast<size_t>(neuron)];
+      for (const int32_t neuron : *keep_[static_cast<size_t>(ffn->layer)])
+        *out++ = row[static_cast<size_t>(neuron)];
     }
   }
   return TensorView{DType::kF32, info.shape, std::as_bytes(std::span<const float>(*values)), values};
@@ -214,7 +224,8 @@ Result<std::unique_ptr<TensorSource>> OverlayNpyFolder(const TensorSource& inner
   std::error_code error;
   fs::directory_iterator entries(folder, error);
   if (error) {
-    const ErrorKind kind = error == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo;
+    const ErrorKind kind =
+        error == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo;
     return Fail(kind, fmt::format("{}: cannot read the folder: {}", folder.string(), error.message()));
   }
   auto overlay = std::make_unique<NpyOverlay>(inner);
@@ -226,8 +237,9 @@ Result<std::unique_ptr<TensorSource>> OverlayNpyFolder(const TensorSource& inner
   }
   std::error_code ignored;
   if (is_empty && !fs::exists(folder.parent_path() / "ffn_keep.npy", ignored)) {
-    return Fail(ErrorKind::kNotFound, fmt::format("{}: no .npy file, and no ffn_keep.npy beside it: bake the weights first",
-                                                  folder.string()));
+    return Fail(ErrorKind::kNotFound,
+                fmt::format("{}: no .npy file, and no ffn_keep.npy beside it: bake the weights first",
+                            folder.string()));
   }
   return std::unique_ptr<TensorSource>(std::move(overlay));
 }

@@ -25,7 +25,8 @@ class DefragSource final : public TensorSource {
 
   /// The same model at its full size: columns that give nothing under the mask are zero, so that without the mask it
   /// computes what it does with it. `inner` must outlive the result. Fails: as KeepFromMask.
-  static Result<DefragSource> Zeroed(const TensorSource& inner, const cmf::TaskMask& mask, const ModelConfig& config);
+  static Result<DefragSource> Zeroed(const TensorSource& inner, const cmf::TaskMask& mask,
+                                     const ModelConfig& config);
 
   [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
   [[nodiscard]] const TensorInfo* Find(std::string_view name) const override;
@@ -47,12 +48,13 @@ class DefragSource final : public TensorSource {
 };
 
 /// The keep-set of a skill's folder: ffn_keep.npy, or without it the columns of down_proj that are not all zero.
-Result<FfnKeep> KeepFromFolder(const std::filesystem::path& folder, const TensorSource& tensors, const ModelConfig& config,
-                               ThreadPool& pool, const RunControl& run = {});
+Result<FfnKeep> KeepFromFolder(const std::filesystem::path& folder, const TensorSource& tensors,
+                               const ModelConfig& config, ThreadPool& pool, const RunControl& run = {});
 
 /// Tensors of a folder of .npy files (name = file name without suffix) in front of a source: only feed-forward weights
 /// are taken, with the shape they have below. Fails: kNotFound (no such folder), kCorrupt (an array of another shape or
 /// type, or for a tensor that is not there: a misspelt name must not pass unnoticed).
-Result<std::unique_ptr<TensorSource>> OverlayNpyFolder(const TensorSource& inner, const std::filesystem::path& folder);
+Result<std::unique_ptr<TensorSource>> OverlayNpyFolder(const TensorSource& inner,
+                                                       const std::filesystem::path& folder);
 
 }  // namespace cmforge

@@ -37,7 +37,9 @@ RopeConfig Essence(const RopeConfig& rope, int64_t max_positions) {
 
 // Older files tell which layers slide by a pattern alone; a folder names each layer's kind.
 void NameSlidingLayers(ModelConfig& config) {
-  if (!config.sliding_window_pattern || !config.sliding_window || HasLayer(config, LayerKind::kSlidingAttention)) return;
+  if (!config.sliding_window_pattern || !config.sliding_window ||
+      HasLayer(config, LayerKind::kSlidingAttention))
+    return;
   for (int64_t i = 0; i < config.num_layers; ++i) {
     LayerKind& kind = config.layer_types[static_cast<size_t>(i)];
     if (kind == LayerKind::kFullAttention && (i + 1) % *config.sliding_window_pattern != 0)
@@ -67,7 +69,8 @@ ModelConfig Essence(const ModelConfig& config) {
   if (plain.hidden_size_per_layer_input == 0) plain.vocab_size_per_layer_input = 0;
   plain.query_pre_attn_scalar = config.query_pre_attn_scalar.value_or(static_cast<double>(config.head_dim));
   const double root = std::sqrt(static_cast<double>(config.hidden_size));
-  if (std::abs(config.embed_multiplier - root) < 1e-3 * root) plain.embed_multiplier = root;  // some files round it
+  if (std::abs(config.embed_multiplier - root) < 1e-3 * root)
+    plain.embed_multiplier = root;  // some files round it
   const auto& heads = config.attention_heads_per_layer;
   if (std::all_of(heads.begin(), heads.end(), [&](int64_t n) { return n == config.num_attention_heads; }))
     plain.attention_heads_per_layer.clear();
@@ -97,9 +100,9 @@ Result<Candidate> Try(const ExportInput& input, const HfTraits& traits, const Hf
   CMF_TRY(candidate.parsed, ParseHfConfig(files));
   const HfConfig& parsed = candidate.parsed;
   candidate.differences = CompareArch(Essence(input.config), Essence(parsed.model));
-  candidate.fits_traits = parsed.wants_qkv_bias == traits.has_qkv_bias && parsed.wants_o_bias == traits.has_o_bias &&
-                          parsed.wants_qk_norm == traits.has_qk_norm &&
-                          parsed.wants_four_norms == traits.has_four_norms;
+  candidate.fits_traits =
+      parsed.wants_qkv_bias == traits.has_qkv_bias && parsed.wants_o_bias == traits.has_o_bias &&
+      parsed.wants_qk_norm == traits.has_qk_norm && parsed.wants_four_norms == traits.has_four_norms;
   return candidate;
 }
 
@@ -122,8 +125,9 @@ Result<Choice> ChooseFamily(const ExportInput& input, const HfTraits& traits, st
   std::optional<Choice> second_best;
   std::string why;
   for (const HfFamily* family : order) {
-    const std::string model_type =
-        own && *own == family ? (name.ends_with("_text") ? name : TextModelType(name)) : TextModelType(family->name);
+    const std::string model_type = own && *own == family
+                                       ? (name.ends_with("_text") ? name : TextModelType(name))
+                                       : TextModelType(family->name);
     auto candidate = Try(input, traits, *family, model_type, dtype);
     if (candidate && candidate->differences.empty()) {
       Choice choice{std::move(*candidate), family, model_type};
@@ -140,8 +144,9 @@ Result<Choice> ChooseFamily(const ExportInput& input, const HfTraits& traits, st
   if (own && *own == nullptr) {
     auto candidate = Try(input, traits, CommonHfFamily(), name, dtype);
     if (candidate && candidate->differences.empty()) {
-      run.Warn(fmt::format("{}: '{}' is no family of Hugging Face models: other programs may not read the folder",
-                           input.tensors->path(), name));
+      run.Warn(
+          fmt::format("{}: '{}' is no family of Hugging Face models: other programs may not read the folder",
+                      input.tensors->path(), name));
       return Choice{std::move(*candidate), &CommonHfFamily(), name};
     }
   }
@@ -151,11 +156,13 @@ Result<Choice> ChooseFamily(const ExportInput& input, const HfTraits& traits, st
 }
 
 // Opens the folder that is to be, without a byte of it.
-Result<void> CheckWayBack(const ExportInput& input, const std::shared_ptr<const HfSource>& source, HfConfig parsed) {
+Result<void> CheckWayBack(const ExportInput& input, const std::shared_ptr<const HfSource>& source,
+                          HfConfig parsed) {
   // What a reader of folders would say of a broken one is a limit of folders here.
   const auto refuse = [](Error error) {
     error.kind = ErrorKind::kUnsupported;
-    if (const size_t remedy = error.message.rfind(": "); remedy != error.message.npos && error.message.ends_with("again"))
+    if (const size_t remedy = error.message.rfind(": ");
+        remedy != error.message.npos && error.message.ends_with("again"))
       error.message.resize(remedy);
     error.message += ": a Hugging Face folder cannot hold this model";
     return Fail(std::move(error));
@@ -166,8 +173,9 @@ Result<void> CheckWayBack(const ExportInput& input, const std::shared_ptr<const 
   if (auto status = FitTensors(*canonical, parsed); !status) return refuse(std::move(status).error());
   for (const TensorInfo& info : input.tensors->tensors()) {
     if (info.name.starts_with("skill.") || canonical->Find(info.name) != nullptr) continue;
-    return Fail(ErrorKind::kUnsupported, fmt::format("{}: tensor '{}': not of a kind that a Hugging Face folder holds",
-                                                     input.tensors->path(), info.name));
+    return Fail(ErrorKind::kUnsupported,
+                fmt::format("{}: tensor '{}': not of a kind that a Hugging Face folder holds",
+                            input.tensors->path(), info.name));
   }
   return {};
 }
@@ -180,7 +188,8 @@ class FolderWriter {
     std::error_code error;
     writer.folder_ = folder;
     const auto cannot = [&](std::error_code reason) {
-      const bool is_missing = reason == std::errc::no_such_file_or_directory || reason == std::errc::not_a_directory;
+      const bool is_missing =
+          reason == std::errc::no_such_file_or_directory || reason == std::errc::not_a_directory;
       return Fail(is_missing ? ErrorKind::kNotFound : ErrorKind::kIo,
                   fmt::format("{}: cannot create: {}", folder.string(), SystemFault(reason.value())));
     };
@@ -197,9 +206,11 @@ class FolderWriter {
     writer.is_new_ = fs::create_directory(folder, error);
     if (error) {
       const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
-      if (std::error_code ignored; error == std::errc::no_such_file_or_directory && !fs::exists(parent, ignored)) {
+      if (std::error_code ignored;
+          error == std::errc::no_such_file_or_directory && !fs::exists(parent, ignored)) {
         return Fail(ErrorKind::kNotFound,
-                    fmt::format("{}: cannot create: there is no folder {}: make it first", folder.string(), parent.string()));
+                    fmt::format("{}: cannot create: there is no folder {}: make it first", folder.string(),
+                                parent.string()));
       }
       return cannot(error);
     }
@@ -279,7 +290,8 @@ std::vector<std::pair<std::string, std::string>> SpecialTokens(const ExportInput
   std::vector<std::pair<std::string, std::string>> tokens;
   const auto added = AddedTokens(AsText(input.tokenizer_json));
   const auto add = [&](const char* name, std::optional<TokenId> id) {
-    const auto found = std::find_if(added.begin(), added.end(), [&](const auto& token) { return id && token.second == *id; });
+    const auto found = std::find_if(added.begin(), added.end(),
+                                    [&](const auto& token) { return id && token.second == *id; });
     if (found != added.end()) tokens.emplace_back(name, found->first);
   };
   const auto& eos = input.chat->eos_token_ids;
@@ -291,15 +303,17 @@ std::vector<std::pair<std::string, std::string>> SpecialTokens(const ExportInput
 
 Result<void> WriteSideFiles(const ExportInput& input, FolderWriter& folder) {
   const auto is_given = [&](std::string_view name) {
-    return std::any_of(input.verbatim.begin(), input.verbatim.end(), [&](const auto& file) { return file.first == name; });
+    return std::any_of(input.verbatim.begin(), input.verbatim.end(),
+                       [&](const auto& file) { return file.first == name; });
   };
   for (const auto& [name, bytes] : input.verbatim) CMF_CHECK(folder.AddText(name, AsText(bytes)));
   if (!input.tokenizer_json.empty() && !is_given("tokenizer.json"))
     CMF_CHECK(folder.AddText("tokenizer.json", AsText(input.tokenizer_json)));
   if (input.chat == nullptr) return {};
   if (!is_given("tokenizer_config.json")) {
-    CMF_CHECK(folder.AddText("tokenizer_config.json", HfTokenizerConfigText(*input.chat, SpecialTokens(input),
-                                                                            input.config.max_position_embeddings)));
+    CMF_CHECK(folder.AddText(
+        "tokenizer_config.json",
+        HfTokenizerConfigText(*input.chat, SpecialTokens(input), input.config.max_position_embeddings)));
   }
   if (!is_given("generation_config.json"))
     CMF_CHECK(folder.AddText("generation_config.json", HfGenerationConfigText(*input.chat, input.sampling)));
@@ -308,8 +322,8 @@ Result<void> WriteSideFiles(const ExportInput& input, FolderWriter& folder) {
 
 }  // namespace
 
-Result<ExportReport> ExportToHf(const ExportInput& given, const ExportOptions& options, const fs::path& folder,
-                                ThreadPool& pool, const RunControl& run) {
+Result<ExportReport> ExportToHf(const ExportInput& given, const ExportOptions& options,
+                                const fs::path& folder, ThreadPool& pool, const RunControl& run) {
   ExportInput input = given;
   NameSlidingLayers(input.config);
   const std::string_view dtype = options.dtype == DType::kF32   ? "float32"
@@ -317,8 +331,10 @@ Result<ExportReport> ExportToHf(const ExportInput& given, const ExportOptions& o
                                                                 : "bfloat16";
   const HfTraits traits = HfTraitsOf(*input.tensors, input.config);
   CMF_TRY(Choice choice, ChooseFamily(input, traits, dtype, run));
-  CMF_TRY(std::vector<HfTensor> layout, LayOutForHf(*input.tensors, input.config, traits, choice.family->name));
-  const auto source = std::make_shared<const HfSource>(*input.tensors, std::move(layout), options.dtype, pool);
+  CMF_TRY(std::vector<HfTensor> layout,
+          LayOutForHf(*input.tensors, input.config, traits, choice.family->name));
+  const auto source =
+      std::make_shared<const HfSource>(*input.tensors, std::move(layout), options.dtype, pool);
   CMF_CHECK(CheckWayBack(input, source, choice.candidate.parsed));
 
   CMF_TRY(FolderWriter writer, FolderWriter::Create(folder));

@@ -28,8 +28,8 @@ struct ExportInput {
 };
 
 struct ExportOptions {
-  DType dtype = DType::kBF16;                  // f32, f16 or bf16
-  uint64_t max_file_bytes = 5'000'000'000;     // of a weight file; a tensor is never split
+  DType dtype = DType::kBF16;               // f32, f16 or bf16
+  uint64_t max_file_bytes = 5'000'000'000;  // of a weight file; a tensor is never split
 };
 
 struct ExportReport {
@@ -42,7 +42,8 @@ struct ExportReport {
 /// `folder` is made, or must be empty. All files are complete before the first appears; config.json appears last.
 /// Fails: kUnsupported for a model that no known family's config.json describes (the keys are named) or whose tensors a
 /// folder cannot hold; kUsage (a folder with something in it, values beyond f16); kIo, kCancelled.
-Result<ExportReport> ExportToHf(const ExportInput& input, const ExportOptions& options, const std::filesystem::path& folder,
-                                ThreadPool& pool, const RunControl& run = {});
+Result<ExportReport> ExportToHf(const ExportInput& input, const ExportOptions& options,
+                                const std::filesystem::path& folder, ThreadPool& pool,
+                                const RunControl& run = {});
 
 }  // namespace cmforge

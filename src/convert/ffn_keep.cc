@@ -30,12 +30,13 @@ Result<FfnKeep> Collect(const TensorSource& tensors, const ModelConfig& config, 
     }
     if (neurons.empty()) {
       return Fail(ErrorKind::kUnsupported,
-                  fmt::format("{}: layer {}: none of {} neurons is live: a layer keeps at least one", tensors.path(), layer,
-                              width));
+                  fmt::format("{}: layer {}: none of {} neurons is live: a layer keeps at least one",
+                              tensors.path(), layer, width));
     }
   }
   if (!is_any)
-    return Fail(ErrorKind::kUsage, fmt::format("{}: no layer has a dense feed-forward to cut", tensors.path()));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: no layer has a dense feed-forward to cut", tensors.path()));
   return keep;
 }
 
@@ -48,18 +49,20 @@ bool IsSkipped(const cmf::TaskMask& mask, int64_t layer) {
 
 }  // namespace
 
-Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tensors, const ModelConfig& config) {
+Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tensors,
+                             const ModelConfig& config) {
   const cmf::MaskGeometry geometry = cmf::MaskGeometry::Of(config);
   const auto refuse = [&](std::string_view what) {
-    return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: mask '{}': {}, and weights alone cannot say that", tensors.path(), mask.name, what));
+    return Fail(ErrorKind::kUnsupported, fmt::format("{}: mask '{}': {}, and weights alone cannot say that",
+                                                     tensors.path(), mask.name, what));
   };
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     if (!IsSkipped(mask, layer)) continue;
     const bool is_more = config.num_loops > 1 || config.hidden_size_per_layer_input > 0 ||
                          tensors.Find(fmt::format("model.layers.{}.mlp.gate.weight", layer)) != nullptr ||
                          tensors.Find(fmt::format("model.layers.{}.layer_scalar", layer)) != nullptr;
-    if (is_more) return refuse(fmt::format("it skips layer {}, which does more than add to the residual stream", layer));
+    if (is_more)
+      return refuse(fmt::format("it skips layer {}, which does more than add to the residual stream", layer));
   }
   for (const auto& row : mask.bits.experts) {
     if (!IsFull(row, geometry.experts)) return refuse("it switches experts off (see `cmforge moe-defrag`)");
@@ -82,8 +85,9 @@ DeadColumns DeadColumnsOf(const cmf::TaskMask& mask, const TensorSource& tensors
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const std::string prefix = fmt::format("model.layers.{}.", layer);
     if (IsSkipped(mask, layer)) {
-      for (const char* suffix : {"self_attn.o_proj.weight", "self_attn.o_proj.bias", "linear_attn.out_proj.weight",
-                                 "short_conv.out_proj.weight", "mlp.down_proj.weight", "mlp.down_proj.bias"}) {
+      for (const char* suffix :
+           {"self_attn.o_proj.weight", "self_attn.o_proj.bias", "linear_attn.out_proj.weight",
+            "short_conv.out_proj.weight", "mlp.down_proj.weight", "mlp.down_proj.bias"}) {
         if (const TensorInfo* info = tensors.Find(prefix + suffix))
           dead[info->name] = {{0, info->shape.size() == 2 ? info->shape[1] : 1}};
       }
@@ -106,7 +110,8 @@ DeadColumns DeadColumnsOf(const cmf::TaskMask& mask, const TensorSource& tensors
 
 Result<FfnKeep> KeepFromArray(const NpyArray& array, const TensorSource& tensors, const ModelConfig& config) {
   int64_t width = 0;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) width = std::max(width, WidthOf(tensors, layer));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer)
+    width = std::max(width, WidthOf(tensors, layer));
   if (array.shape != std::vector<int64_t>{config.num_layers, width}) {
     return Fail(ErrorKind::kCorrupt, fmt::format("keep-set: shape {}, the model has {} layers of {} neurons",
                                                  ShapeText(array.shape), config.num_layers, width));

@@ -26,12 +26,14 @@ using FfnKeep = std::vector<std::optional<std::vector<int32_t>>>;
 /// file cannot express (experts switched off, visits of a looped model that differ, skipped layers of kinds that do more
 /// than add to the residual stream) and for another layer without a live neuron; kUsage when no layer has a dense
 /// feed-forward.
-Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tensors, const ModelConfig& config);
+Result<FfnKeep> KeepFromMask(const cmf::TaskMask& mask, const TensorSource& tensors,
+                             const ModelConfig& config);
 
 /// Columns [begin, end) of output projections that give nothing under a mask, by tensor name: those of heads that are off,
 /// all of them in layers that are skipped (biases too, as one column).
 using DeadColumns = std::map<std::string, std::vector<std::pair<int64_t, int64_t>>, std::less<>>;
-[[nodiscard]] DeadColumns DeadColumnsOf(const cmf::TaskMask& mask, const TensorSource& tensors, const ModelConfig& config);
+[[nodiscard]] DeadColumns DeadColumnsOf(const cmf::TaskMask& mask, const TensorSource& tensors,
+                                        const ModelConfig& config);
 
 /// A bool or float array [layers, intermediate size], not 0 = live. Fails: kCorrupt for another shape.
 Result<FfnKeep> KeepFromArray(const NpyArray& array, const TensorSource& tensors, const ModelConfig& config);

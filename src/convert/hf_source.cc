@@ -25,7 +25,8 @@ HfSource::HfSource(const TensorSource& plain, std::vector<HfTensor> layout, DTyp
   for (const HfTensor& tensor : layout_) {
     const DType stored = StaysF32(tensor.name) ? DType::kF32 : dtype;
     const auto count = static_cast<uint64_t>(ElementCount(tensor.shape).value_or(0));
-    tensors_.push_back({tensor.name, stored, tensor.shape, count * static_cast<uint64_t>(ElementBytes(stored))});
+    tensors_.push_back(
+        {tensor.name, stored, tensor.shape, count * static_cast<uint64_t>(ElementBytes(stored))});
   }
   for (size_t i = 0; i < tensors_.size(); ++i) by_name_.emplace(tensors_[i].name, i);
 }
@@ -37,7 +38,8 @@ const TensorInfo* HfSource::Find(std::string_view name) const {
 
 Result<TensorView> HfSource::Read(std::string_view name) const {
   const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return Fail(ErrorKind::kNotFound, fmt::format("{}: no tensor '{}'", path(), name));
+  if (found == by_name_.end())
+    return Fail(ErrorKind::kNotFound, fmt::format("{}: no tensor '{}'", path(), name));
   const HfTensor& tensor = layout_[found->second];
   const TensorInfo& info = tensors_[found->second];
   const auto element = static_cast<size_t>(ElementBytes(info.dtype));
@@ -75,8 +77,9 @@ Result<TensorView> HfSource::Read(std::string_view name) const {
       }
     });
     if (is_too_large) {
-      return Fail(ErrorKind::kUsage, fmt::format("{}: tensor '{}': has values beyond f16's 65504: use --dtype bf16 or f32",
-                                                 path(), slice.tensor));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: tensor '{}': has values beyond f16's 65504: use --dtype bf16 or f32",
+                              path(), slice.tensor));
     }
   }
   TensorView view{info.dtype, info.shape, *bytes, nullptr};

@@ -48,8 +48,9 @@ bool StaysPrecise(std::string_view name) {
 /// Whether a tensor may be stored as the source has it.
 Result<void> CheckKept(const TensorInfo& tensor) {
   if (static_cast<int>(tensor.dtype) < kCmfDTypeCount) return {};
-  return Fail(ErrorKind::kUsage, fmt::format("tensor '{}': {} cannot be stored in a .cmf: choose an encoding for it",
-                                             tensor.name, DTypeName(tensor.dtype)));
+  return Fail(ErrorKind::kUsage,
+              fmt::format("tensor '{}': {} cannot be stored in a .cmf: choose an encoding for it",
+                          tensor.name, DTypeName(tensor.dtype)));
 }
 
 bool IsGateOrUp(std::string_view name) { return EndsWith(name, {".gate_proj.weight", ".up_proj.weight"}); }
@@ -151,10 +152,11 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
       continue;
     }
     if (FindEncoding(tensor.dtype) == nullptr && static_cast<int>(tensor.dtype) < kCmfDTypeCount) {
-      return Fail(ErrorKind::kUnsupported,
-                  fmt::format("{}: tensor '{}': {} is a reserved encoding that nothing can decode: leave it as it is "
-                              "with --tensor-quant '{}=keep'",
-                              source.path(), name, DTypeName(tensor.dtype), name));
+      return Fail(
+          ErrorKind::kUnsupported,
+          fmt::format("{}: tensor '{}': {} is a reserved encoding that nothing can decode: leave it as it is "
+                      "with --tensor-quant '{}=keep'",
+                      source.path(), name, DTypeName(tensor.dtype), name));
     }
     if (tensor.dtype == DType::kU8) {
       planned.dtype = DType::kU8;
@@ -194,7 +196,8 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
     }
   }
   std::unordered_map<std::string, size_t> position;
-  for (const std::string& name : cmf::CanonicalOrder(source.tensors())) position.emplace(name, position.size());
+  for (const std::string& name : cmf::CanonicalOrder(source.tensors()))
+    position.emplace(name, position.size());
   std::sort(plan.tensors.begin(), plan.tensors.end(), [&](const PlannedTensor& a, const PlannedTensor& b) {
     return position.at(a.name) < position.at(b.name);
   });

@@ -16,8 +16,8 @@ namespace cmforge {
 
 /// What `--quant` names. Mostly a dtype; q1p is q1 with error diffusion, q2tp is a mix, keep leaves a tensor as it is.
 struct QuantPreset {
-  std::string_view name;  // canonical: "q8", "q4t"
-  DType dtype = DType::kQ8Row;  // nothing for `keep`
+  std::string_view name;         // canonical: "q8", "q4t"
+  DType dtype = DType::kQ8Row;   // nothing for `keep`
   bool error_diffusion = false;  // q1p
   bool is_q2tp_mix = false;      // gate/up of experts (or of dense layers) q2tp, everything else q4tp
   bool keep = false;

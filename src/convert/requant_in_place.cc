@@ -16,7 +16,8 @@ namespace {
 
 class InPlaceWork {
  public:
-  InPlaceWork(const cmf::File& file, std::vector<cmf::InPlaceFile>& targets, const Json& requant) : targets_(targets) {
+  InPlaceWork(const cmf::File& file, std::vector<cmf::InPlaceFile>& targets, const Json& requant)
+      : targets_(targets) {
     for (size_t i = 0; i < file.parts().size(); ++i) {
       cmf::Header header = file.parts()[i].header;
       if (header.provenance.is_null()) header.provenance = Json::object();
@@ -70,7 +71,8 @@ Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const Co
   }
   CMF_TRY(const cmf::File file, cmf::File::Open(path));  // after the locks: nobody else changes it now
   if (file.parts().size() != targets.size())
-    return Fail(ErrorKind::kIo, fmt::format("{}: another program is changing this file: try again later", path.string()));
+    return Fail(ErrorKind::kIo,
+                fmt::format("{}: another program is changing this file: try again later", path.string()));
   CMF_TRY(const QuantPlan plan, PlanQuantization(file, options.quant, options.tensor_quant));
   TensorEncoder encoder(file, plan, options.encoders, pool, control);
 
@@ -103,7 +105,8 @@ Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const Co
       }
       if (*size > slot) {
         const std::string reason = fmt::format("{} bytes do not fit the slot of {}", *size, slot);
-        if (misfit.empty()) misfit = fmt::format("tensor '{}' as {}: {}", info.name, DTypeName(planned.dtype), reason);
+        if (misfit.empty())
+          misfit = fmt::format("tensor '{}' as {}: {}", info.name, DTypeName(planned.dtype), reason);
         report.fallbacks.push_back({planned.name, reason, planned.dtype, info.dtype});
         report.Count(info.dtype, info.shape, info.nbytes);
         continue;
@@ -116,7 +119,8 @@ Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const Co
     }
     control.Report("rewriting", total, total);
     if (report.changed == 0 && !misfit.empty()) {
-      return Fail(ErrorKind::kUsage, fmt::format("{}: {}, and nothing else fits either: use --output", path.string(), misfit));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: {}, and nothing else fits either: use --output", path.string(), misfit));
     }
     if (report.changed > 0) CMF_CHECK(work.Finish());
   }

@@ -8,8 +8,8 @@
 
 namespace cmforge {
 
-TensorEncoder::TensorEncoder(const TensorSource& source, const QuantPlan& plan, const EncoderSettings& settings,
-                             ThreadPool& pool, const RunControl& control)
+TensorEncoder::TensorEncoder(const TensorSource& source, const QuantPlan& plan,
+                             const EncoderSettings& settings, ThreadPool& pool, const RunControl& control)
     : source_(source),
       file_(dynamic_cast<const cmf::File*>(&source)),
       settings_(settings),

@@ -19,7 +19,7 @@ namespace cmforge {
 struct EncoderSettings {
   /// vbit: bits a weight. Given, tensors that are vbit already are encoded again; else they are copied.
   std::optional<double> mean_bits;
-  bool least_error = false;                // the `mse` encoders, where an encoding has one (quant/least_error.h)
+  bool least_error = false;  // the `mse` encoders, where an encoding has one (quant/least_error.h)
   const RoutingCounts* routing = nullptr;  // vbit experts; must outlive the work
 
   static constexpr double kMeanBits = 4.25;
@@ -28,8 +28,8 @@ struct EncoderSettings {
 class TensorEncoder {
  public:
   /// All but `plan` must outlive the result.
-  TensorEncoder(const TensorSource& source, const QuantPlan& plan, const EncoderSettings& settings, ThreadPool& pool,
-                const RunControl& control);
+  TensorEncoder(const TensorSource& source, const QuantPlan& plan, const EncoderSettings& settings,
+                ThreadPool& pool, const RunControl& control);
 
   /// False when the source's own payload will do as it is.
   [[nodiscard]] bool Changes(const PlannedTensor& tensor) const;

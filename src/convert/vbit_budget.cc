@@ -75,9 +75,11 @@ Result<void> VbitBudget::Settle(const Family& family, const TensorSource& source
     if (counts != nullptr) {
       const auto expert = static_cast<size_t>(family.members[i].expert);
       if (expert >= counts->size()) {
-        return Fail(ErrorKind::kUsage,
-                    fmt::format("moe-stats: layer {} has counts of {} experts, '{}' is one more: count with this model",
-                                family.layer, counts->size(), family.members[i].name));
+        return Fail(
+            ErrorKind::kUsage,
+            fmt::format(
+                "moe-stats: layer {} has counts of {} experts, '{}' is one more: count with this model",
+                family.layer, counts->size(), family.members[i].name));
       }
       member.times_routed = (*counts)[expert];
     }

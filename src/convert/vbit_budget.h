@@ -41,12 +41,13 @@ class VbitBudget {
     int64_t layer = -1;  // of the model's own layers; -1: no router counts can be for it
     std::vector<Member> members;
   };
-  Result<void> Settle(const Family& family, const TensorSource& source, ThreadPool& pool, const RunControl& control);
+  Result<void> Settle(const Family& family, const TensorSource& source, ThreadPool& pool,
+                      const RunControl& control);
 
   double mean_bits_;
   const RoutingCounts* routing_;
-  std::map<std::string, Family> families_;                // by name without the expert's number
-  std::unordered_map<std::string, double> bias_of_;       // of families that were read, by name
+  std::map<std::string, Family> families_;           // by name without the expert's number
+  std::unordered_map<std::string, double> bias_of_;  // of families that were read, by name
 };
 
 }  // namespace cmforge

@@ -132,7 +132,8 @@ class CoremlState : public PartState {
 
 class CoremlFunction : public PartFunction {
  public:
-  static Result<std::unique_ptr<PartFunction>> Make(MLModel* model, const std::map<std::string, Shape>& shapes,
+  static Result<std::unique_ptr<PartFunction>> Make(MLModel* model,
+                                                    const std::map<std::string, Shape>& shapes,
                                                     std::string what) {
     auto function = std::make_unique<CoremlFunction>();
     function->model_ = model;
@@ -147,7 +148,9 @@ class CoremlFunction : public PartFunction {
                                             ? MLMultiArrayDataTypeFloat16
                                             : MLMultiArrayDataTypeFloat32;
       NSError* error = nil;
-      MLMultiArray* array = [[MLMultiArray alloc] initWithShape:Numbers(port.type.shape) dataType:type error:&error];
+      MLMultiArray* array = [[MLMultiArray alloc] initWithShape:Numbers(port.type.shape)
+                                                       dataType:type
+                                                          error:&error];
       if (!array) return Fail(FromNs(error, function->what_));
       function->arrays_.push_back(array);
       values[Text(port.name)] = [MLFeatureValue featureValueWithMultiArray:array];
@@ -172,7 +175,8 @@ class CoremlFunction : public PartFunction {
   }
   Result<void> SetInts(size_t input, std::span<const int32_t> values) override {
     const Shape shape = inputs_[input].type.shape;
-    [arrays_[input] getMutableBytesWithHandler:^(void* bytes, NSInteger /*size*/, NSArray<NSNumber*>* strides) {
+    [arrays_[input] getMutableBytesWithHandler:^(void* bytes, NSInteger /*size*/,
+                                                 NSArray<NSNumber*>* strides) {
       auto* data = static_cast<std::byte*>(bytes);
       ForElements(shape, strides, 4, [&](size_t i, size_t at) { StoreLe<int32_t>(data + at, values[i]); });
     }];

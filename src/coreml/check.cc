@@ -21,7 +21,8 @@ void Widen(double& max, double value) {
 }
 
 size_t BestOf(std::span<const float> row) {
-  return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());  // the lowest id of equals
+  return static_cast<size_t>(std::max_element(row.begin(), row.end()) -
+                             row.begin());  // the lowest id of equals
 }
 
 double LogSum(std::span<const float> row) {
@@ -69,16 +70,19 @@ class Checker {
   Result<CheckResult> Run(int64_t batch, std::span<const TokenId> prompt) {
     const int64_t vocab = reference_.config().vocab_size;
     if (vocab != package_.config().vocab_size) {
-      return Fail(ErrorKind::kUsage, fmt::format("the package has {} tokens, the checkpoint {}: it was made from "
-                                                 "another model",
-                                                 package_.config().vocab_size, vocab));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("the package has {} tokens, the checkpoint {}: it was made from "
+                              "another model",
+                              package_.config().vocab_size, vocab));
     }
     if (prompt.empty()) return Fail(ErrorKind::kUsage, "check: no tokens: give a prompt");
     CMF_TRY(auto stepwise, package_.NewSequence());
     CMF_TRY(auto batched, package_.NewSequence());
     CMF_TRY(auto expected, reference_.NewSequence());
-    const auto context = static_cast<size_t>(std::min(stepwise->context_length(), expected->context_length()));
-    std::vector<TokenId> tokens(prompt.begin(), prompt.begin() + static_cast<long>(std::min(prompt.size(), context)));
+    const auto context =
+        static_cast<size_t>(std::min(stepwise->context_length(), expected->context_length()));
+    std::vector<TokenId> tokens(prompt.begin(),
+                                prompt.begin() + static_cast<long>(std::min(prompt.size(), context)));
     const size_t prompt_size = tokens.size();
     const size_t total = std::min(context, prompt_size + static_cast<size_t>(options_.max_tokens));
     result_.generated = static_cast<int64_t>(total - prompt_size);
@@ -93,7 +97,8 @@ class Checker {
       CMF_TRY(const std::vector<float> want, Feed(reference_, *expected, {&tokens[at], 1}));
       CMF_TRY(const std::vector<float> single, Feed(package_, *stepwise, {&tokens[at], 1}));
       Count(position, want, single);
-      if (at + 1 == tokens.size() && tokens.size() < total) tokens.push_back(static_cast<TokenId>(BestOf(want)));
+      if (at + 1 == tokens.size() && tokens.size() < total)
+        tokens.push_back(static_cast<TokenId>(BestOf(want)));
 
       const bool is_batch = batch > 1 && fed + static_cast<size_t>(batch) <= prompt_size;
       const size_t n = is_batch ? static_cast<size_t>(batch) : 1;
@@ -148,7 +153,8 @@ class Checker {
       }
       const double norms = std::sqrt(norm_a * norm_b);
       const double cosine = norms > 0 ? dot / norms : (norm_a == norm_b ? 1 : 0);
-      if (!(cosine >= result_.state_cosine) && !std::isnan(result_.state_cosine)) result_.state_cosine = cosine;
+      if (!(cosine >= result_.state_cosine) && !std::isnan(result_.state_cosine))
+        result_.state_cosine = cosine;
     }
     return {};
   }
@@ -159,9 +165,9 @@ class Checker {
     result_.kl_mean = kl_ / n;
     result_.top1_agreement = static_cast<double>(agreements_) / n;
     result_.ok = result_.cosine_mean >= options_.min_cosine && result_.cosine_min >= options_.worst_cosine &&
-                 result_.state_cosine >= options_.min_cosine &&
-                 result_.decided_disagreements == 0 && std::isfinite(result_.max_abs) &&
-                 std::isfinite(result_.prefill_infer_max_abs) && std::isfinite(result_.state_max_abs);
+                 result_.state_cosine >= options_.min_cosine && result_.decided_disagreements == 0 &&
+                 std::isfinite(result_.max_abs) && std::isfinite(result_.prefill_infer_max_abs) &&
+                 std::isfinite(result_.state_max_abs);
   }
 
   const LanguageModel& reference_;

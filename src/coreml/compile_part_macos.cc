@@ -22,7 +22,8 @@ int RunQuietly(std::vector<std::string> arguments) {
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  for (const int fd : {1, 2}) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", 1 /* O_WRONLY */, 0);
+  for (const int fd : {1, 2})
+    posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", 1 /* O_WRONLY */, 0);
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -36,7 +37,8 @@ int RunQuietly(std::vector<std::string> arguments) {
 Result<void> CompilePart(const mil::Package& package, const fs::path& target) {
   if (RunQuietly({"xcrun", "--find", "coremlcompiler"}) != 0) return mil::WriteCompiled(package, target);
   CMF_TRY(mil::StagedFolder staged, mil::StagedFolder::Create(target));
-  const int code = RunQuietly({"xcrun", "coremlcompiler", "compile", package.path.string(), staged.path().string()});
+  const int code =
+      RunQuietly({"xcrun", "coremlcompiler", "compile", package.path.string(), staged.path().string()});
   if (code != 0) {
     return Fail(ErrorKind::kUnsupported,
                 fmt::format("{}: coremlcompiler ended with code {}", package.path.string(), code));

@@ -13,9 +13,10 @@ Result<ComputeUnits> ParseComputeUnits(std::string_view text) {
 
 Result<void> CheckComputeUnits(ComputeUnits units) {
   if (units != ComputeUnits::kCpu) return {};
-  return Fail(ErrorKind::kUnsupported,
-              "compute-units cpu: Core ML's own CPU path returns NaN for stateful fp16 graphs like these: use ne or "
-              "gpu, or the interpreter (--compute exact)");
+  return Fail(
+      ErrorKind::kUnsupported,
+      "compute-units cpu: Core ML's own CPU path returns NaN for stateful fp16 graphs like these: use ne or "
+      "gpu, or the interpreter (--compute exact)");
 }
 
 }  // namespace cmforge::coreml

@@ -54,7 +54,8 @@ std::vector<PlannedOperations> PredictDevices(const mil::Function& function) {
   return out;
 }
 
-Result<std::vector<PlannedFunction>> PlanDevices(const std::filesystem::path& folder, const PackageMeta& meta) {
+Result<std::vector<PlannedFunction>> PlanDevices(const std::filesystem::path& folder,
+                                                 const PackageMeta& meta) {
   CMF_TRY(const PackageParts parts, FindParts(folder, meta));
   std::vector<std::filesystem::path> paths = {parts.embeddings};
   paths.insert(paths.end(), parts.chunks.begin(), parts.chunks.end());

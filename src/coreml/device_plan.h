@@ -29,6 +29,7 @@ struct PlannedFunction {
 [[nodiscard]] std::vector<PlannedOperations> PredictDevices(const mil::Function& function);
 
 /// Fails: as FindParts, mil::OpenPackage and Interpreter::Plan.
-Result<std::vector<PlannedFunction>> PlanDevices(const std::filesystem::path& folder, const PackageMeta& meta);
+Result<std::vector<PlannedFunction>> PlanDevices(const std::filesystem::path& folder,
+                                                 const PackageMeta& meta);
 
 }  // namespace cmforge::coreml

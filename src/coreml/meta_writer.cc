@@ -37,9 +37,9 @@ std::string Fraction(double value) {
 /// made for means 1.0, 1.0 and 50 where it says nothing.
 std::string SamplingText(const RecommendedSampling& s) {
   if (!s.do_sample && !s.temperature && !s.top_p && !s.top_k && !s.min_p && !s.repetition_penalty) return "";
-  std::string text = fmt::format("{{do_sample: {}, temperature: {}, top_p: {}, top_k: {}", s.do_sample.value_or(true),
-                                 Fraction(s.temperature.value_or(1.0)), Fraction(s.top_p.value_or(1.0)),
-                                 s.top_k.value_or(50));
+  std::string text = fmt::format("{{do_sample: {}, temperature: {}, top_p: {}, top_k: {}",
+                                 s.do_sample.value_or(true), Fraction(s.temperature.value_or(1.0)),
+                                 Fraction(s.top_p.value_or(1.0)), s.top_k.value_or(50));
   if (s.min_p) text += ", min_p: " + Fraction(*s.min_p);
   if (s.repetition_penalty) text += ", repetition_penalty: " + Fraction(*s.repetition_penalty);
   return text + "}";
@@ -121,7 +121,8 @@ std::string MetaText(const MetaInput& input) {
       parameter("per_layer_inputs", c.num_layers * c.hidden_size_per_layer_input);
     std::vector<std::string> shared;
     for (size_t i = 0; i < plan.layers.size(); ++i) {
-      if (plan.layers[i].shares_kv_of >= 0) shared.push_back(fmt::format("{}: {}", i, plan.layers[i].shares_kv_of));
+      if (plan.layers[i].shares_kv_of >= 0)
+        shared.push_back(fmt::format("{}: {}", i, plan.layers[i].shares_kv_of));
     }
     if (!shared.empty()) parameter("kv_shared_layers", fmt::format("{{{}}}", fmt::join(shared, ", ")));
   }
@@ -130,8 +131,8 @@ std::string MetaText(const MetaInput& input) {
   parameter("layer_types", list(types));
   out += "    states:\n";
   for (const PlannedState& state : plan.states) {
-    out += fmt::format("    - name: {}\n      shape: {}\n      dtype: float16\n      layers: {}\n", state.name,
-                       list(state.shape), list(state.layers));
+    out += fmt::format("    - name: {}\n      shape: {}\n      dtype: float16\n      layers: {}\n",
+                       state.name, list(state.shape), list(state.layers));
   }
   return out;
 }

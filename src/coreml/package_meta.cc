@@ -110,8 +110,8 @@ Result<void> ReadStates(const YAML::Node& node, std::vector<StateMeta>& out) {
   for (const YAML::Node& item : node) {
     if (!item.IsMap()) return Fail(ErrorKind::kCorrupt, "'states' holds something that is no map");
     StateMeta& state = out.emplace_back();
-    CMF_CHECK(Lookup::Inside(item).Read("name", state.name, "shape", state.shape, "dtype", state.dtype, "layers",
-                                        state.layers));
+    CMF_CHECK(Lookup::Inside(item).Read("name", state.name, "shape", state.shape, "dtype", state.dtype,
+                                        "layers", state.layers));
   }
   return {};
 }
@@ -121,8 +121,8 @@ Result<PackageMeta> Parse(const YAML::Node& root) {
   const Lookup lookup = Lookup::OfFile(root);
   PackageMeta meta;
   CMF_CHECK(lookup.Read("name", meta.name, "version", meta.version, "architecture", meta.architecture));
-  CMF_CHECK(lookup.Read("context_length", meta.context_length, "state_length", meta.state_length, "batch_size",
-                        meta.batch_size, "num_chunks", meta.num_chunks));
+  CMF_CHECK(lookup.Read("context_length", meta.context_length, "state_length", meta.state_length,
+                        "batch_size", meta.batch_size, "num_chunks", meta.num_chunks));
   CMF_CHECK(lookup.Read("model_prefix", meta.model_prefix, "embeddings", meta.embeddings, "lm_head",
                         meta.lm_head, "ffn", meta.ffn));
   for (const char* key : {"lut_embeddings", "lut_ffn", "lut_ffn_per_channel", "lut_ffn_mixed", "lut_lmhead",

@@ -34,7 +34,8 @@ class PackageSequence : public Sequence {
   int64_t context_length() const override { return context_; }
   uint64_t state_bytes() const override {
     uint64_t bytes = 0;
-    for (const Port& port : state_->ports()) bytes += static_cast<uint64_t>(*ElementCount(port.type.shape)) * 4;
+    for (const Port& port : state_->ports())
+      bytes += static_cast<uint64_t>(*ElementCount(port.type.shape)) * 4;
     return bytes;
   }
 
@@ -62,10 +63,11 @@ class PackageSequence : public Sequence {
       CMF_TRY(state_, shared_->parts->NewState());
       is_torn_ = false;
     } else if (!shared_->can_rewind()) {
-      return Fail(ErrorKind::kUnsupported,
-                  fmt::format("rewind from {} to {}: the package's states cannot go back: begin anew or restore "
-                              "a snapshot",
-                              position_, position));
+      return Fail(
+          ErrorKind::kUnsupported,
+          fmt::format("rewind from {} to {}: the package's states cannot go back: begin anew or restore "
+                      "a snapshot",
+                      position_, position));
     }
     position_ = position;
     return {};
@@ -73,13 +75,15 @@ class PackageSequence : public Sequence {
 
   Result<std::vector<std::byte>> Snapshot() const override {
     CMF_CHECK(CheckWhole());
-    return WriteSnapshot({shared_->identity, position_, context_, shared_->backend->rounds_to_f16()}, *state_);
+    return WriteSnapshot({shared_->identity, position_, context_, shared_->backend->rounds_to_f16()},
+                         *state_);
   }
 
   /// After a call that failed half way, a state that cannot be written again is of no use.
   Result<void> CheckWhole() const {
     if (!is_torn_) return {};
-    return Fail(ErrorKind::kUsage, "the sequence's last step failed half way: begin anew or restore a snapshot");
+    return Fail(ErrorKind::kUsage,
+                "the sequence's last step failed half way: begin anew or restore a snapshot");
   }
 
   /// Feeds tokens whose number was checked. Rows of logits are appended to `rows`.
@@ -143,12 +147,14 @@ class PackageModel : public LanguageModel {
     const int64_t limit = shared_->parts->shapes().context;
     const int64_t context = options.context_length > 0 ? options.context_length : limit;
     if (context > limit) {
-      return Fail(ErrorKind::kLimit,
-                  fmt::format("context {}: the package was made for {}: convert it again with --context-length {}",
-                              context, limit, context));
+      return Fail(
+          ErrorKind::kLimit,
+          fmt::format("context {}: the package was made for {}: convert it again with --context-length {}",
+                      context, limit, context));
     }
     if (options.kv_is_explicit && options.kv != KvType::kF16) {
-      return Fail(ErrorKind::kUnsupported, "the states of a Core ML package are f16, another --kv has no effect");
+      return Fail(ErrorKind::kUnsupported,
+                  "the states of a Core ML package are f16, another --kv has no effect");
     }
     CMF_TRY(auto state, shared_->parts->NewState());
     return std::make_unique<PackageSequence>(shared_, std::move(state), context);

@@ -17,14 +17,13 @@ namespace cmforge::coreml {
 
 struct PackageModelOptions {
   std::shared_ptr<const Backend> backend;  // required
-  ModelConfig config;  // of the package's config.json; sizes are taken from the parts
+  ModelConfig config;                      // of the package's config.json; sizes are taken from the parts
 };
 
 /// The sequence has the package's context: longer requests are refused, shorter ones bound it earlier. Steps of
 /// one model take turns. Fails: as PackagePartsRunner::Open.
 Result<std::shared_ptr<LanguageModel>> OpenPackageModel(const std::filesystem::path& folder,
-                                                        const PackageMeta& meta,
-                                                        PackageModelOptions options);
+                                                        const PackageMeta& meta, PackageModelOptions options);
 
 /// Bytes of weights that one decoded token reads: those of the chunks and the head, and of the embeddings one
 /// row, which does not count.

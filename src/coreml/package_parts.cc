@@ -61,7 +61,8 @@ Result<PackagePartsRunner::Call> PackagePartsRunner::OpenCall(const Part& part, 
   const bool is_prefill = name == "prefill";
   const int64_t hidden = shapes_.hidden > 0 ? shapes_.hidden : any;
   const int64_t tokens = !is_prefill ? 1 : shapes_.batch > 0 ? shapes_.batch : any;
-  CMF_TRY(call.hidden, Want(path, name + " input", in, "hidden_states", DataType::kFloat16, {1, tokens, hidden}));
+  CMF_TRY(call.hidden,
+          Want(path, name + " input", in, "hidden_states", DataType::kFloat16, {1, tokens, hidden}));
   const Shape& shape = in[call.hidden].type.shape;
   if (shape[1] < 1 || shape[2] < 1)
     return Broken(path, fmt::format("{} input 'hidden_states' is {}", name, TypeText(in[call.hidden].type)));
@@ -86,8 +87,8 @@ Result<PackagePartsRunner::Call> PackagePartsRunner::OpenCall(const Part& part, 
       if (i == call.hidden || i == call.positions || i == call.mask || i == call.current ||
           (call.takes_per_layer && i == call.per_layer))
         continue;
-      return Fail(ErrorKind::kUnsupported,
-                  fmt::format("{}: {} input '{}' is none of the contract's", path.string(), name, in[i].name));
+      return Fail(ErrorKind::kUnsupported, fmt::format("{}: {} input '{}' is none of the contract's",
+                                                       path.string(), name, in[i].name));
     }
   }
   CMF_TRY(call.out, Want(path, name + " output", call.function->outputs(), "output_hidden_states",
@@ -113,9 +114,10 @@ Result<void> PackagePartsRunner::OpenChunk(const Backend& backend, const fs::pat
     for (const Port& state : chunk.part->States()) {
       const int index = PortIndex(ours, state.name);
       if (index < 0 || !(ours[static_cast<size_t>(index)].type == state.type)) {
-        return Broken(path, fmt::format("state '{}' ({}) is not that of the first chunk, which holds the state "
-                                        "of all",
-                                        state.name, TypeText(state.type)));
+        return Broken(path,
+                      fmt::format("state '{}' ({}) is not that of the first chunk, which holds the state "
+                                  "of all",
+                                  state.name, TypeText(state.type)));
       }
     }
   }
@@ -128,7 +130,8 @@ Result<void> PackagePartsRunner::OpenEmbeddings(const Backend& backend, const fs
   const auto open = [&](int64_t tokens) -> Result<Embed> {
     Embed embed;
     CMF_TRY(embed.function, embeddings_->Function("", {{"input_ids", {1, tokens}}}));
-    CMF_TRY(embed.ids, Want(path, "input", embed.function->inputs(), "input_ids", DataType::kInt32, {1, tokens}));
+    CMF_TRY(embed.ids,
+            Want(path, "input", embed.function->inputs(), "input_ids", DataType::kInt32, {1, tokens}));
     const std::vector<Port>& out = embed.function->outputs();
     CMF_TRY(embed.hidden,
             Want(path, "output", out, "hidden_states", DataType::kFloat16, {1, tokens, shapes_.hidden}));
@@ -178,7 +181,8 @@ Result<void> PackagePartsRunner::CheckMeta(const PackageMeta& meta) const {
   CMF_CHECK(agree("batch_size", meta.batch_size, shapes_.batch));
   if (meta.hidden_size) CMF_CHECK(agree("hidden_size", *meta.hidden_size, shapes_.hidden));
   if (meta.vocab_size) CMF_CHECK(agree("vocab_size", *meta.vocab_size, shapes_.vocab));
-  if (meta.per_layer_inputs) CMF_CHECK(agree("per_layer_inputs", *meta.per_layer_inputs, shapes_.per_layer_inputs));
+  if (meta.per_layer_inputs)
+    CMF_CHECK(agree("per_layer_inputs", *meta.per_layer_inputs, shapes_.per_layer_inputs));
   if (!meta.lm_head_chunk_sizes.empty()) {
     CMF_CHECK(agree("lm_head_chunk_sizes", static_cast<int64_t>(meta.lm_head_chunk_sizes.size()),
                     static_cast<int64_t>(shapes_.logits.size())));
@@ -186,8 +190,9 @@ Result<void> PackagePartsRunner::CheckMeta(const PackageMeta& meta) const {
       CMF_CHECK(agree("lm_head_chunk_sizes", meta.lm_head_chunk_sizes[i], shapes_.logits[i]));
   }
   if (meta.prefill_last_token_output && !shapes_.prefill_gives_last_token)
-    return Fail(ErrorKind::kCorrupt, "'prefill_last_token_output' is true, the last chunk's prefill gives a "
-                                     "whole batch");
+    return Fail(ErrorKind::kCorrupt,
+                "'prefill_last_token_output' is true, the last chunk's prefill gives a "
+                "whole batch");
   return {};
 }
 

@@ -15,8 +15,8 @@ namespace cmforge::coreml {
 /// Shapes as the parts themselves have them; meta.yaml must agree where it says them.
 struct PartShapes {
   int64_t hidden = 0, context = 0, batch = 0, vocab = 0;
-  int64_t per_layer_inputs = 0;          // width of that tensor; 0: the package has none
-  std::vector<int64_t> logits;           // width of each output of the head
+  int64_t per_layer_inputs = 0;           // width of that tensor; 0: the package has none
+  std::vector<int64_t> logits;            // width of each output of the head
   bool prefill_gives_last_token = false;  // [1, 1, H], final-normed
 };
 
@@ -54,7 +54,8 @@ class PackagePartsRunner {
   };
 
   Result<void> OpenEmbeddings(const Backend& backend, const std::filesystem::path& path);
-  Result<void> OpenChunk(const Backend& backend, const std::filesystem::path& path, bool is_first, bool is_last);
+  Result<void> OpenChunk(const Backend& backend, const std::filesystem::path& path, bool is_first,
+                         bool is_last);
   Result<void> OpenHead(const Backend& backend, const std::filesystem::path& path, const PackageMeta& meta);
   Result<Call> OpenCall(const Part& part, const std::filesystem::path& path, const std::string& function);
   Result<void> CheckMeta(const PackageMeta& meta) const;

@@ -91,19 +91,21 @@ Result<SnapshotInfo> ReadSnapshot(Bytes snapshot, uint64_t identity, int64_t con
                                                      uint32_t{header.version}, kVersion));
   }
   if (header.identity != identity) {
-    return Fail(ErrorKind::kUsage, fmt::format("sequence state: saved from model {:016x}, this one is {:016x}",
-                                               uint64_t{header.identity}, identity));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("sequence state: saved from model {:016x}, this one is {:016x}",
+                            uint64_t{header.identity}, identity));
   }
   if (header.total_bytes != snapshot.size())
-    return NotASnapshot(fmt::format("{} bytes, its header says {}", snapshot.size(), uint64_t{header.total_bytes}));
+    return NotASnapshot(
+        fmt::format("{} bytes, its header says {}", snapshot.size(), uint64_t{header.total_bytes}));
   Bytes rest = snapshot.subspan(sizeof(Header));
   if (header.checksum != ChecksumOf(rest)) return NotASnapshot("the checksum does not match");
   const SnapshotInfo info{identity, header.position, header.context, header.is_f16 == 1};
   const std::vector<Port>& ports = state.ports();
   if (info.context < 1 || info.context > context_limit || info.position < 0 || info.position > info.context ||
       header.is_f16 > 1 || header.states != ports.size()) {
-    return NotASnapshot(fmt::format("position {} of {}, {} states", info.position, info.context,
-                                    uint64_t{header.states}));
+    return NotASnapshot(
+        fmt::format("position {} of {}, {} states", info.position, info.context, uint64_t{header.states}));
   }
   const size_t width = info.is_f16 ? 2 : 4;
   std::vector<float> values;

@@ -1,8 +1,9 @@
 // Writing a package part by part.
 #include "coreml/package_writer.h"
 
-#include <algorithm>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/atomic_file.h"
 #include "coreml/compile_part.h"
@@ -21,8 +22,8 @@ namespace fs = std::filesystem;
 /// prefix. Readers also switch to other rules for some prefixes.
 Result<void> CheckPrefix(const std::string& prefix) {
   const auto is_fit = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
   };
   const bool is_name = !prefix.empty() && prefix[0] != '.' && prefix[0] != '-' &&
                        std::all_of(prefix.begin(), prefix.end(), is_fit);
@@ -57,12 +58,14 @@ bool BelongsToPackage(const fs::directory_entry& entry, const PackageMeta& meta)
 /// Only an older package or nothing may be replaced: whatever else the folder holds would be lost with it.
 Result<void> CheckTarget(const fs::path& target) {
   std::error_code error;
-  if (!fs::exists(target, error) || (fs::is_directory(target, error) && fs::is_empty(target, error))) return {};
+  if (!fs::exists(target, error) || (fs::is_directory(target, error) && fs::is_empty(target, error)))
+    return {};
   const auto refuse = [&](const std::string& why) {
     return Fail(ErrorKind::kUsage, fmt::format("{}: {}: give another name", target.string(), why));
   };
   const auto meta = ReadPackageMeta(target);
-  const bool is_package = meta && meta->context_length > 0 && !(meta->model_prefix.empty() && meta->ffn.empty());
+  const bool is_package =
+      meta && meta->context_length > 0 && !(meta->model_prefix.empty() && meta->ffn.empty());
   if (!is_package) return refuse("exists and is no package that could be replaced");
   std::vector<std::string> foreign;
   for (fs::directory_iterator it(target, error), end; !error && it != end; it.increment(error)) {
@@ -70,15 +73,20 @@ Result<void> CheckTarget(const fs::path& target) {
   }
   if (error) return refuse(fmt::format("cannot be listed ({})", error.message()));
   if (foreign.empty()) return {};
-  return refuse(fmt::format("holds '{}', which is no part of a package and would be lost if the folder were replaced",
-                            *std::min_element(foreign.begin(), foreign.end())));
+  return refuse(
+      fmt::format("holds '{}', which is no part of a package and would be lost if the folder were replaced",
+                  *std::min_element(foreign.begin(), foreign.end())));
 }
 
 class Writer {
  public:
   Writer(const PackageSource& source, const PackageOptions& options, DecoderPlan plan, fs::path folder,
          ThreadPool& pool, const RunControl& control)
-      : source_(source), options_(options), plan_(std::move(plan)), folder_(std::move(folder)), pool_(pool),
+      : source_(source),
+        options_(options),
+        plan_(std::move(plan)),
+        folder_(std::move(folder)),
+        pool_(pool),
         control_(control) {
     prefix_ = options.prefix.empty() ? std::string(plan_.default_prefix()) : options.prefix;
     for (const TensorInfo& info : source.tensors->tensors()) {
@@ -199,9 +207,10 @@ class Writer {
     }
     for (const WrittenPart& part : report_.parts) {
       if (part.name.find("_embeddings") == part.name.npos && part.weight_bytes > uint64_t{2} << 30)
-        warn(fmt::format("{}: {:.1f} GB of weights, the Neural Engine takes about 2 (1 on a phone): give more "
-                         "--chunks",
-                         part.name, static_cast<double>(part.weight_bytes) / 1e9));
+        warn(
+            fmt::format("{}: {:.1f} GB of weights, the Neural Engine takes about 2 (1 on a phone): give more "
+                        "--chunks",
+                        part.name, static_cast<double>(part.weight_bytes) / 1e9));
     }
   }
 

@@ -21,9 +21,10 @@ struct PackageSource {
   ModelConfig config;
   std::optional<ChatBundle> chat;
   RecommendedSampling sampling;
-  std::string_view tokenizer_json;   // empty: none
-  std::filesystem::path checkpoint;  // folder whose configuration files are copied; empty: made from the above
-  std::string name;                  // "Qwen3-0.6B", for meta.yaml
+  std::string_view tokenizer_json;  // empty: none
+  std::filesystem::path
+      checkpoint;    // folder whose configuration files are copied; empty: made from the above
+  std::string name;  // "Qwen3-0.6B", for meta.yaml
 };
 
 enum class PackageForms : uint8_t { kPackage, kCompiled, kBoth };
@@ -36,8 +37,8 @@ struct PackageOptions {
 };
 
 struct WrittenPart {
-  std::string name;            // without extension
-  uint64_t weight_bytes = 0;   // of its weight file
+  std::string name;           // without extension
+  uint64_t weight_bytes = 0;  // of its weight file
   std::vector<std::string> functions;
 };
 

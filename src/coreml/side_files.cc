@@ -14,9 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCopied[] = {"tokenizer.json",          "tokenizer_config.json", "special_tokens_map.json",
-                                   "added_tokens.json",       "vocab.json",            "merges.txt",
-                                   "tokenizer.model",         "generation_config.json", "chat_template.jinja",
+constexpr const char* kCopied[] = {"tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "special_tokens_map.json",
+                                   "added_tokens.json",
+                                   "vocab.json",
+                                   "merges.txt",
+                                   "tokenizer.model",
+                                   "generation_config.json",
+                                   "chat_template.jinja",
                                    "chat_template.json"};
 constexpr uint64_t kMaxConfigBytes = 32 << 20;
 
@@ -39,7 +45,9 @@ class SideFiles {
     written_.push_back(name);
     return {};
   }
-  Result<void> PutJson(const std::string& name, const Json& json) { return Put(name, DumpJson(json, 2) + "\n"); }
+  Result<void> PutJson(const std::string& name, const Json& json) {
+    return Put(name, DumpJson(json, 2) + "\n");
+  }
 
   Result<void> CopyAll() {
     std::error_code error;
@@ -92,7 +100,7 @@ class SideFiles {
   }
 
   [[nodiscard]] static Json RopeJson(const RopeConfig& rope) {
-    static constexpr std::string_view kNames[] = {"default", "linear", "dynamic",     "llama3",
+    static constexpr std::string_view kNames[] = {"default", "linear",   "dynamic",     "llama3",
                                                   "yarn",    "longrope", "proportional"};
     Json json = {{"rope_type", kNames[static_cast<size_t>(rope.kind)]},
                  {"rope_theta", rope.theta},
@@ -164,7 +172,8 @@ class SideFiles {
   [[nodiscard]] Json MadeGeneration() const {
     Json json = Json::object();
     if (source_.chat && source_.chat->bos_token_id) json["bos_token_id"] = *source_.chat->bos_token_id;
-    if (source_.chat && !source_.chat->eos_token_ids.empty()) json["eos_token_id"] = source_.chat->eos_token_ids;
+    if (source_.chat && !source_.chat->eos_token_ids.empty())
+      json["eos_token_id"] = source_.chat->eos_token_ids;
     if (source_.chat && source_.chat->pad_token_id) json["pad_token_id"] = *source_.chat->pad_token_id;
     const RecommendedSampling& s = source_.sampling;
     if (s.do_sample) json["do_sample"] = *s.do_sample;
@@ -200,7 +209,8 @@ class SideFiles {
 }  // namespace
 
 bool IsSideFile(std::string_view name) {
-  return name == "config.json" || std::find(std::begin(kCopied), std::end(kCopied), name) != std::end(kCopied);
+  return name == "config.json" ||
+         std::find(std::begin(kCopied), std::end(kCopied), name) != std::end(kCopied);
 }
 
 Result<std::vector<std::string>> WriteSideFiles(const PackageSource& source, const fs::path& folder) {

@@ -336,8 +336,8 @@ class Runner {
   const Attention& a_;
   const int64_t visit_, group_, dim_, q_stride_, half_;
   const float *cosines_, *sines_;
-  bool has_mask_ = false;           // some row of the pass has a mask of heads
-  std::vector<uint8_t> is_live_;    // by head: some row of the pass needs it
+  bool has_mask_ = false;         // some row of the pass has a mask of heads
+  std::vector<uint8_t> is_live_;  // by head: some row of the pass needs it
   float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *gate_ = nullptr, *attended_ = nullptr,
         *parts_ = nullptr;
 };

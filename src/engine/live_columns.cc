@@ -41,8 +41,8 @@ std::vector<int32_t> LiveColumnGroups(const uint8_t* bits, int64_t unit, int64_t
   return groups;
 }
 
-void MultiplyLive(Pass& pass, const Linear& linear, int64_t visit, MaskRows field, int64_t unit, const float* in,
-                  float* out) {
+void MultiplyLive(Pass& pass, const Linear& linear, int64_t visit, MaskRows field, int64_t unit,
+                  const float* in, float* out) {
   Workspace& work = pass.work;
   const int64_t columns = linear.cols(), width = linear.rows();
   const int64_t groups = (columns + kGroup - 1) / kGroup;
@@ -70,7 +70,8 @@ void MultiplyLive(Pass& pass, const Linear& linear, int64_t visit, MaskRows fiel
     job.out = is_whole ? out : packed.data();
     // What is live is copied together first, which the last eighth is not worth. The choice hangs on the mask alone, so
     // that a row's result does not depend on the others of its batch.
-    if (part.bits != nullptr && can_skip && static_cast<int64_t>(live.size()) * 8 <= groups * 7) job.groups = live;
+    if (part.bits != nullptr && can_skip && static_cast<int64_t>(live.size()) * 8 <= groups * 7)
+      job.groups = live;
     MatMul(work.context, std::span(&job, 1), pass.mode);
     for (size_t i = 0; !is_whole && i < part.rows.size(); ++i) {
       std::copy_n(packed.data() + static_cast<int64_t>(i) * width, width, out + part.rows[i] * width);

@@ -70,7 +70,9 @@ std::shared_ptr<const SequenceModel> EngineModel::ForSequences() const {
 Result<std::unique_ptr<Sequence>> EngineModel::NewSequence(const SequenceOptions& options) const {
   const int64_t most = network_.config.max_position_embeddings;
   if (options.context_length < 0) {
-    return Fail(ErrorKind::kUsage, fmt::format("context: {} tokens: give 1 or more, or 0 for the model's limit", options.context_length));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("context: {} tokens: give 1 or more, or 0 for the model's limit",
+                            options.context_length));
   }
   if (options.context_length > most) {
     return Fail(ErrorKind::kLimit,
@@ -138,21 +140,26 @@ Result<void> EngineModel::CheckActive(const ActiveSet& active) const {
 Result<void> EngineModel::CheckItem(const StepItem& item, size_t index) const {
   auto* sequence = dynamic_cast<EngineSequence*>(item.sequence);
   if (sequence == nullptr || sequence->model().network != &network_) {
-    return Fail(ErrorKind::kUsage, fmt::format("batch item {}: the sequence is of another model: make it with this one", index));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("batch item {}: the sequence is of another model: make it with this one", index));
   }
-  if (item.tokens.empty()) return Fail(ErrorKind::kUsage, fmt::format("batch item {}: no tokens: give at least one", index));
+  if (item.tokens.empty())
+    return Fail(ErrorKind::kUsage, fmt::format("batch item {}: no tokens: give at least one", index));
   for (const TokenId token : item.tokens) {
     if (token < 0 || token >= network_.config.vocab_size) {
-      return Fail(ErrorKind::kUsage, fmt::format("batch item {}: token {} is outside the vocabulary of {}: give ids as this "
-                                                 "model's own tokenizer does",
-                                                 index, token, network_.config.vocab_size));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("batch item {}: token {} is outside the vocabulary of {}: give ids as this "
+                              "model's own tokenizer does",
+                              index, token, network_.config.vocab_size));
     }
   }
   const auto count = static_cast<int64_t>(item.tokens.size());
   if (count > sequence->context_length() - sequence->position()) {
-    return Fail(ErrorKind::kLimit,
-                fmt::format("batch item {}: {} tokens after {} do not fit a context of {}: give fewer, or begin a longer one",
-                            index, count, sequence->position(), sequence->context_length()));
+    return Fail(
+        ErrorKind::kLimit,
+        fmt::format(
+            "batch item {}: {} tokens after {} do not fit a context of {}: give fewer, or begin a longer one",
+            index, count, sequence->position(), sequence->context_length()));
   }
   if (item.active != nullptr) CMF_CHECK(CheckActive(*item.active));
   const auto& gates = item.active == nullptr ? std::vector<uint8_t>() : item.active->layer_gates;
@@ -176,10 +183,12 @@ Result<void> EngineModel::CheckMemory(const StepRequest& request, uint64_t logit
   const uint64_t used = UsedMemory(), more = growth + logit_bytes;
   if (used + more <= options_.memory_limit) return {};
   constexpr uint64_t kMiB = uint64_t{1} << 20;
-  return Fail(ErrorKind::kLimit,
-              fmt::format("memory: the step needs {} MiB more, {} MiB of the {} MiB that this process may hold are in "
-                          "use: give a smaller --context, or --kv q8",
-                          (more + kMiB - 1) / kMiB, used / kMiB, options_.memory_limit / kMiB));
+  return Fail(
+      ErrorKind::kLimit,
+      fmt::format(
+          "memory: the step needs {} MiB more, {} MiB of the {} MiB that this process may hold are in "
+          "use: give a smaller --context, or --kv q8",
+          (more + kMiB - 1) / kMiB, used / kMiB, options_.memory_limit / kMiB));
 }
 
 Result<StepResult> EngineModel::Step(const StepRequest& request) const {
@@ -191,7 +200,10 @@ Result<StepResult> EngineModel::Step(const StepRequest& request) const {
     const StepItem& item = request.items[i];
     CMF_CHECK(CheckItem(item, i));
     if (!seen.insert(item.sequence).second) {
-      return Fail(ErrorKind::kUsage, fmt::format("batch item {}: its sequence is in the batch twice: give both items' tokens in one", i));
+      return Fail(
+          ErrorKind::kUsage,
+          fmt::format("batch item {}: its sequence is in the batch twice: give both items' tokens in one",
+                      i));
     }
     result.first_row.push_back(logit_rows);
     logit_rows += item.logits == LogitRows::kAll    ? static_cast<int64_t>(item.tokens.size())

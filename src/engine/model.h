@@ -20,8 +20,8 @@ struct ModelOptions {
   std::shared_ptr<ThreadPool> pool;  // shared with whoever else computes; required
   std::string isa;                   // "" or "auto": the best that runs here
   uint64_t identity = 0;             // hash of what was opened; binds snapshots
-  uint64_t memory_limit = 0;         // bytes that a step's caches may fill up to (base/memory_limit.h); 0: any
-  RunControl run;                    // warnings while loading, and the wish to stop
+  uint64_t memory_limit = 0;  // bytes that a step's caches may fill up to (base/memory_limit.h); 0: any
+  RunControl run;             // warnings while loading, and the wish to stop
   std::shared_ptr<Profile> profile;  // takes the time of every step, or none
 };
 

@@ -130,8 +130,8 @@ using MaskRows = std::vector<std::vector<uint8_t>> ActiveSet::*;
 
 /// out = linear(in), bias added, where the masks' `field` says which columns of `in` can be other than 0, `unit`
 /// columns a bit. Dead groups of 32 columns are neither read nor multiplied.
-void MultiplyLive(Pass& pass, const Linear& linear, int64_t visit, MaskRows field, int64_t unit, const float* in,
-                  float* out);
+void MultiplyLive(Pass& pass, const Linear& linear, int64_t visit, MaskRows field, int64_t unit,
+                  const float* in, float* out);
 
 [[nodiscard]] bool IsLayerOn(const ActiveSet* active, const Network& network, int64_t visit);
 

@@ -16,7 +16,8 @@ LayerState NewState(const Layer& layer, KvType kv) {
     }
   } else if (const auto* net = std::get_if<DeltaNet>(&layer.mixer)) {
     state.conv.resize(static_cast<size_t>((net->kernel - 1) * net->channels()));
-    state.delta.resize(static_cast<size_t>(net->value_heads * DeltaStateFloats(net->key_dim, net->value_dim)));
+    state.delta.resize(
+        static_cast<size_t>(net->value_heads * DeltaStateFloats(net->key_dim, net->value_dim)));
   } else if (const auto* conv = std::get_if<ShortConv>(&layer.mixer)) {
     state.conv.resize(static_cast<size_t>((conv->kernel - 1) * conv->out.rows()));
   }
@@ -61,7 +62,8 @@ uint64_t EngineSequence::GrowthFor(int64_t tokens, int64_t chunk) const {
     if (state.kv.block_bytes() == 0) continue;
     int64_t pages = (position_ + tokens + kPagePositions - 1) / kPagePositions - state.kv.first_page();
     if (state.kv.window() > 0) pages = std::min(pages, (state.kv.window() + chunk) / kPagePositions + 3);
-    bytes += static_cast<uint64_t>(std::max<int64_t>(0, pages - state.kv.page_count()) * state.kv.block_bytes());
+    bytes +=
+        static_cast<uint64_t>(std::max<int64_t>(0, pages - state.kv.page_count()) * state.kv.block_bytes());
   }
   return bytes;
 }

@@ -120,7 +120,8 @@ CMFORGE_INLINE int64_t AddChannels(const KvPageLayout& layout, const std::byte* 
       VecF value[kVecs];
       for (int v = 0; v < kVecs; ++v) {
         value[v] = LoadKv<kType>(values, slot * dim + c + v * kLanes);
-        if constexpr (kType == KvType::kQ8) value[v] *= Set(scales[slot * groups + (c + v * kLanes) / kKvGroup]);
+        if constexpr (kType == KvType::kQ8)
+          value[v] *= Set(scales[slot * groups + (c + v * kLanes) / kKvGroup]);
       }
       for (int n = 0; n < kCount; ++n) {
         const VecF weight = Set(weights[n][slot]);

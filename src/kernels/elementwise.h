@@ -57,7 +57,7 @@ struct FloatKernels {
 /// begin at multiples of 64 tokens since the state was zero (delta_rule_body.h).
 struct DeltaRuleArgs {
   int64_t tokens = 0, key_dim = 0, value_dim = 0;
-  int64_t filled = 0;  // tokens of an unfinished chunk in `state`: all tokens so far modulo kDeltaChunk
+  int64_t filled = 0;        // tokens of an unfinished chunk in `state`: all tokens so far modulo kDeltaChunk
   const float* q = nullptr;  // token t at q + t * qk_stride, [key_dim]
   const float* k = nullptr;  // the same; q and k lie in one array
   int64_t qk_stride = 0;

@@ -10,10 +10,12 @@ namespace cmforge {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kPadding = 128;   // kernels may look a vector past the last code
-constexpr int64_t kRowsAhead = 4;   // how far ahead of the copy memory is asked for
+constexpr int64_t kPadding = 128;  // kernels may look a vector past the last code
+constexpr int64_t kRowsAhead = 4;  // how far ahead of the copy memory is asked for
 
-int64_t Aligned(int64_t bytes) { return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kAlignment)); }
+int64_t Aligned(int64_t bytes) {
+  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kAlignment));
+}
 
 /// Bytes of codes in a group, 0 for vbit, whose rows differ.
 int64_t GroupBytes(DType dtype) {
@@ -43,9 +45,7 @@ int64_t GroupBytes(DType dtype) {
   }
 }
 
-bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
+bool IsFloat(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 bool IsVbit(const WeightLayout& w) { return w.widths != nullptr; }
 bool HasScaleRows(const WeightLayout& w) { return IsVbit(w) || w.dtype == DType::kQ4Block; }
 
@@ -144,8 +144,8 @@ void LiveGroups::Gather(int64_t begin, int64_t end, std::byte* memory, Block& bl
   if (HasScaleRows(whole_)) {  // f16 [rows, groups]
     out.scales = memory;
     for (int64_t r = 0; r < rows; ++r) {
-      CopyGroups<2>(whole_.scales + (begin + r) * whole_.groups * 2, whole_.groups * 2, whole_.groups * 2 * kRowsAhead,
-                    groups_, 2, memory + r * narrow_.groups * 2);
+      CopyGroups<2>(whole_.scales + (begin + r) * whole_.groups * 2, whole_.groups * 2,
+                    whole_.groups * 2 * kRowsAhead, groups_, 2, memory + r * narrow_.groups * 2);
     }
     memory += Aligned(rows * narrow_.groups * 2 + kPadding);
   } else if (whole_.rungs != nullptr) {  // (lo, step) a row, and the rungs
@@ -182,21 +182,21 @@ void LiveGroups::Gather(int64_t begin, int64_t end, std::byte* memory, Block& bl
   }
   out.end = codes + rows * out.code_stride + kPadding;
   if (IsFloat(whole_.dtype)) {
-    block.view = {whole_.dtype,
-                  {rows, out.cols},
-                  Bytes(codes, static_cast<size_t>(rows * out.code_stride)),
-                  nullptr};
+    block.view = {
+        whole_.dtype, {rows, out.cols}, Bytes(codes, static_cast<size_t>(rows * out.code_stride)), nullptr};
     out.view = &block.view;
     out.end = codes + rows * out.code_stride;
   }
 }
 
-Activations& LiveColumns(Activations& input, std::span<const int32_t> groups, std::span<const int32_t> tokens) {
+Activations& LiveColumns(Activations& input, std::span<const int32_t> groups,
+                         std::span<const int32_t> tokens) {
   QuantizedRows& kept = input.quantized();
   const int64_t rows = tokens.empty() ? input.tokens() : static_cast<int64_t>(tokens.size());
   const int64_t cols = static_cast<int64_t>(groups.size()) * kGroupSize;
   if (kept.live == nullptr) kept.live = std::make_unique<Activations>();
-  if (kept.live_x.size() < static_cast<size_t>(rows * cols)) kept.live_x.resize(static_cast<size_t>(rows * cols));
+  if (kept.live_x.size() < static_cast<size_t>(rows * cols))
+    kept.live_x.resize(static_cast<size_t>(rows * cols));
   for (int64_t i = 0; i < rows; ++i) {
     const float* from = input.data() + (tokens.empty() ? i : tokens[static_cast<size_t>(i)]) * input.stride();
     float* to = kept.live_x.data() + i * cols;

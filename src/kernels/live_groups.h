@@ -50,6 +50,7 @@ class LiveGroups {
 
 /// The rows of `input` that `tokens` names (all when empty), their live columns alone, side by side. Kept in `input`;
 /// valid until it is set anew or asked for other groups.
-Activations& LiveColumns(Activations& input, std::span<const int32_t> groups, std::span<const int32_t> tokens);
+Activations& LiveColumns(Activations& input, std::span<const int32_t> groups,
+                         std::span<const int32_t> tokens);
 
 }  // namespace cmforge

@@ -107,7 +107,8 @@ inline void UnpackLadder(const WeightLayout& w, int64_t row, float* scales) {
   for (int64_t g = 0; g < w.groups; ++g) scales[g] = ladder[RungAt(rungs, g)];
 }
 
-inline void UnpackScales(const std::byte* __restrict in, int64_t stride, int64_t groups, float* __restrict scales) {
+inline void UnpackScales(const std::byte* __restrict in, int64_t stride, int64_t groups,
+                         float* __restrict scales) {
   for (int64_t g = 0; g < groups; ++g) scales[g] = HalfAt(in + stride * g);
 }
 

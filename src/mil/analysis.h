@@ -16,7 +16,8 @@ class Scope {
  public:
   /// `value`: its contents where they are known; must outlive the scope (see Keep).
   /// Fails: kCorrupt when the name is taken or no identifier.
-  Result<void> Define(const std::string& name, Type type, const Value* value = nullptr, bool is_constant = false);
+  Result<void> Define(const std::string& name, Type type, const Value* value = nullptr,
+                      bool is_constant = false);
   /// Takes over a value that was computed; the result lives as long as the scope.
   const Value* Keep(Value value) { return &kept_.emplace_back(std::move(value)); }
   [[nodiscard]] const Operand* Find(const std::string& name) const;

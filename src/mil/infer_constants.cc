@@ -95,7 +95,8 @@ Types InferLutToSparse(const OpCall& call) {
   if (palette.vector > 1) {
     if (!call.Has("vector_axis")) return call.Wrong("a table of vectors needs vector_axis");
     CMF_TRY(const int64_t axis, call.Axis("vector_axis", mask.rank(), 0));
-    CMF_TRY(out_mask.shape[static_cast<size_t>(axis)], DimTimes(mask.shape[static_cast<size_t>(axis)], palette.vector));
+    CMF_TRY(out_mask.shape[static_cast<size_t>(axis)],
+            DimTimes(mask.shape[static_cast<size_t>(axis)], palette.vector));
     CMF_TRY(out_data.shape[0], DimTimes(indices.shape[0], palette.vector));
   }
   return std::vector{std::move(out_mask), std::move(out_data)};

@@ -54,10 +54,10 @@ class Sequence {
 /// Which parts of the weights take part (a task mask). Row-major, one row a layer; empty = everything.
 struct ActiveSet {
   int64_t ffn_width = 0, head_count = 0, expert_count = 0;  // bits per row
-  std::vector<std::vector<uint8_t>> ffn;      // [layers][ceil(ffn_width / 8)], LSB first
-  std::vector<std::vector<uint8_t>> heads;    // [layers][ceil(head_count / 8)]
-  std::vector<std::vector<uint8_t>> experts;  // [layers][ceil(expert_count / 8)], or empty
-  std::vector<uint8_t> layer_gates;           // [ceil(layers / 8)]
+  std::vector<std::vector<uint8_t>> ffn;                    // [layers][ceil(ffn_width / 8)], LSB first
+  std::vector<std::vector<uint8_t>> heads;                  // [layers][ceil(head_count / 8)]
+  std::vector<std::vector<uint8_t>> experts;                // [layers][ceil(expert_count / 8)], or empty
+  std::vector<uint8_t> layer_gates;                         // [ceil(layers / 8)]
 };
 
 /// Sees what flows through a step; every span is valid only during the call. Called on the stepping thread.
@@ -67,7 +67,8 @@ class StepObserver {
   /// Residual stream after layer `layer` (-1: the embedding), rows x hidden, for item `item` of the batch.
   virtual void OnHidden(int /*layer*/, int /*item*/, std::span<const float> /*rows*/) {}
   /// Input of the linear operator with that weight name, rows x columns over the whole batch.
-  virtual void OnLinearInput(std::string_view /*weight*/, std::span<const float> /*rows*/, int64_t /*columns*/) {}
+  virtual void OnLinearInput(std::string_view /*weight*/, std::span<const float> /*rows*/,
+                             int64_t /*columns*/) {}
   /// Experts chosen for one row of item `item` in MoE layer `layer`, with their weights.
   virtual void OnRoute(int /*layer*/, int /*item*/, std::span<const int32_t> /*experts*/,
                        std::span<const float> /*weights*/) {}
@@ -77,10 +78,10 @@ class StepObserver {
 enum class LogitRows : uint8_t { kNone, kLast, kAll };
 
 struct StepItem {
-  Sequence* sequence = nullptr;      // made by the same model; at most once in a batch
-  std::span<const TokenId> tokens;   // at least one, each in [0, vocab)
+  Sequence* sequence = nullptr;     // made by the same model; at most once in a batch
+  std::span<const TokenId> tokens;  // at least one, each in [0, vocab)
   LogitRows logits = LogitRows::kLast;
-  const ActiveSet* active = nullptr; // the task mask of this sequence, or none
+  const ActiveSet* active = nullptr;  // the task mask of this sequence, or none
 };
 
 struct StepRequest {
@@ -99,8 +100,8 @@ struct StepResult {
   }
   /// The last (or only) wanted row of an item.
   [[nodiscard]] std::span<const float> LastRow(size_t item) const {
-    const int64_t end = item + 1 < first_row.size() ? first_row[item + 1]
-                                                    : static_cast<int64_t>(logits.size()) / vocab_size;
+    const int64_t end =
+        item + 1 < first_row.size() ? first_row[item + 1] : static_cast<int64_t>(logits.size()) / vocab_size;
     return Row(end - 1);
   }
 };

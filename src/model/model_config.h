@@ -31,15 +31,15 @@ struct RopeConfig {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
-  double factor = 1.0;                                // linear, dynamic, llama3, yarn
-  double low_freq_factor = 1.0;                       // llama3
-  double high_freq_factor = 4.0;                      // llama3
-  int64_t original_max_position_embeddings = 0;       // llama3, yarn, dynamic; 0 = max_position_embeddings
-  double beta_fast = 32.0, beta_slow = 1.0;           // yarn
-  std::optional<double> attention_factor;             // yarn; absent = 0.1 ln(factor) + 1
-  std::optional<double> mscale, mscale_all_dim;       // yarn
-  bool truncate = true;                               // yarn: round the ramp's bounds
-  std::vector<double> long_factor, short_factor;      // longrope, one per rotated pair
+  double factor = 1.0;                            // linear, dynamic, llama3, yarn
+  double low_freq_factor = 1.0;                   // llama3
+  double high_freq_factor = 4.0;                  // llama3
+  int64_t original_max_position_embeddings = 0;   // llama3, yarn, dynamic; 0 = max_position_embeddings
+  double beta_fast = 32.0, beta_slow = 1.0;       // yarn
+  std::optional<double> attention_factor;         // yarn; absent = 0.1 ln(factor) + 1
+  std::optional<double> mscale, mscale_all_dim;   // yarn
+  bool truncate = true;                           // yarn: round the ramp's bounds
+  std::vector<double> long_factor, short_factor;  // longrope, one per rotated pair
 
   bool operator==(const RopeConfig&) const = default;
 };
@@ -90,18 +90,18 @@ struct ModelConfig {
   Activation hidden_act = Activation::kSilu;
   bool tie_word_embeddings = false;  // what the file says; a present lm_head.weight wins
 
-  RopeConfig rope;                      // full-attention layers
-  std::optional<RopeConfig> rope_local; // sliding layers where they differ
-  std::optional<int64_t> sliding_window;  // positions seen, itself included
-  std::optional<int64_t> sliding_window_pattern;  // older files: layer i is global iff (i+1) % pattern == 0
-  std::vector<int64_t> attention_heads_per_layer; // empty, or [num_layers]
+  RopeConfig rope;                                 // full-attention layers
+  std::optional<RopeConfig> rope_local;            // sliding layers where they differ
+  std::optional<int64_t> sliding_window;           // positions seen, itself included
+  std::optional<int64_t> sliding_window_pattern;   // older files: layer i is global iff (i+1) % pattern == 0
+  std::vector<int64_t> attention_heads_per_layer;  // empty, or [num_layers]
 
   double embed_multiplier = 1.0;
-  std::optional<double> query_pre_attn_scalar;   // scale 1/sqrt(it); absent: 1/sqrt(head_dim)
+  std::optional<double> query_pre_attn_scalar;  // scale 1/sqrt(it); absent: 1/sqrt(head_dim)
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
   double logit_multiplier = 1.0;
-  int64_t num_loops = 1;         // looped transformers (facts 11)
+  int64_t num_loops = 1;  // looped transformers (facts 11)
   bool loop_final_norm = false;
 
   // Gemma 4

@@ -27,7 +27,7 @@ using Shape = std::vector<int64_t>;
 struct TensorInfo {
   std::string name;  // the Hugging Face name: model.layers.0.self_attn.q_proj.weight
   DType dtype = DType::kF32;
-  Shape shape;        // row-major; a linear weight is [out, in]
+  Shape shape;  // row-major; a linear weight is [out, in]
   uint64_t nbytes = 0;
 };
 

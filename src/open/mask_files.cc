@@ -29,7 +29,8 @@ Result<Rows> ReadBits(const fs::path& path, std::initializer_list<int64_t> allow
   for (size_t r = 0; r < rows.size(); ++r) {
     rows[r].resize(static_cast<size_t>((bits + 7) / 8));
     for (size_t i = 0; i < static_cast<size_t>(bits); ++i) {
-      if (values[r * static_cast<size_t>(bits) + i] != 0) rows[r][i / 8] |= static_cast<uint8_t>(1u << (i % 8));
+      if (values[r * static_cast<size_t>(bits) + i] != 0)
+        rows[r][i / 8] |= static_cast<uint8_t>(1u << (i % 8));
     }
   }
   return rows;
@@ -47,10 +48,12 @@ double ShareOff(const Rows& rows, const std::vector<uint8_t>& gates, int64_t lay
 
 }  // namespace
 
-Result<cmf::TaskMask> ReadMaskFiles(std::string name, const MaskFiles& files, const cmf::MaskGeometry& geometry) {
+Result<cmf::TaskMask> ReadMaskFiles(std::string name, const MaskFiles& files,
+                                    const cmf::MaskGeometry& geometry) {
   if (files.keep.empty() && files.heads.empty() && files.gates.empty()) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("mask '{}': nothing is restricted: give a keep-set of neurons, heads or layers", name));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("mask '{}': nothing is restricted: give a keep-set of neurons, heads or layers", name));
   }
   cmf::TaskMask mask;
   mask.name = std::move(name);
@@ -67,8 +70,9 @@ Result<cmf::TaskMask> ReadMaskFiles(std::string name, const MaskFiles& files, co
     CMF_TRY(NpyArray array, ReadNpy(files.gates));
     const std::vector<float> values = array.ToFloats();
     if (static_cast<int64_t>(values.size()) != geometry.layers) {
-      return Fail(ErrorKind::kUsage, fmt::format("{}: shape {}, layers of this model need [{}]",
-                                                 files.gates.string(), ShapeText(array.shape), geometry.layers));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: shape {}, layers of this model need [{}]", files.gates.string(),
+                              ShapeText(array.shape), geometry.layers));
     }
     mask.bits.layer_gates.resize(static_cast<size_t>((geometry.layers + 7) / 8));
     for (size_t i = 0; i < values.size(); ++i) {
@@ -95,7 +99,8 @@ Result<cmf::MaskCatalog> ReadMaskFolder(const fs::path& folder, const cmf::MaskG
     names.insert(part == ".heads" || part == ".gates" ? fs::path(stem).stem().string() : stem);
   }
   if (error)
-    return Fail(ErrorKind::kNotFound, fmt::format("{}: cannot list it: {}", folder.string(), error.message()));
+    return Fail(ErrorKind::kNotFound,
+                fmt::format("{}: cannot list it: {}", folder.string(), error.message()));
   if (names.empty()) {
     return Fail(ErrorKind::kNotFound,
                 fmt::format("{}: no masks: put keep-sets of shape [{}, {}] there, one NAME.npy a task",
@@ -126,7 +131,8 @@ Result<void> AddToCatalog(cmf::MaskCatalog& catalog, cmf::TaskMask mask) {
   mask.task_id = 0;
   for (const cmf::TaskMask& other : catalog.masks) {
     if (other.name == mask.name)
-      return Fail(ErrorKind::kUsage, fmt::format("mask '{}': there is one of that name: remove it first", mask.name));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("mask '{}': there is one of that name: remove it first", mask.name));
     mask.task_id = std::max(mask.task_id, other.task_id + 1);
   }
   catalog.masks.push_back(std::move(mask));

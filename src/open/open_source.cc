@@ -80,7 +80,8 @@ Result<OpenedSource> FromPackage(const fs::path& folder, MappedFile::Mode mode) 
     source.chat = std::move(config->chat);
     source.sampling = config->sampling;
   } else {
-    source.warnings.push_back(fmt::format("{}: end tokens and chat template are not known", config.error().message));
+    source.warnings.push_back(
+        fmt::format("{}: end tokens and chat template are not known", config.error().message));
   }
   const RecommendedSampling& said = meta.recommended_sampling;
   if (!(said == RecommendedSampling())) source.sampling = said;
@@ -116,10 +117,11 @@ Result<OpenedSource> OpenSource(const fs::path& path, MappedFile::Mode mode) {
                              fs::exists(path / "model.safetensors.index.json", error);
     if (fs::exists(path / "meta.yaml", error) && !has_weights) return FromPackage(path, mode);
     if (fs::exists(path / "config.json", error)) return FromCheckpoint(path, mode);
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{}: a folder without config.json or meta.yaml: name a .cmf file, a Hugging Face folder "
-                            "or a Core ML package",
-                            path.string()));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: a folder without config.json or meta.yaml: name a .cmf file, a Hugging Face folder "
+                    "or a Core ML package",
+                    path.string()));
   }
   if (path.extension() == ".safetensors") {
     CMF_TRY(auto file, SafetensorsSource::Open(path, mode));
@@ -146,10 +148,11 @@ Result<OpenedSource> OpenSource(const fs::path& path, MappedFile::Mode mode) {
 
 Result<void> RequireTensors(const OpenedSource& source) {
   if (source.format != SourceFormat::kCoremlPackage) return {};
-  return Fail(ErrorKind::kUnsupported,
-              fmt::format("{}: a Core ML package runs, its tensors are parts of programs: name the checkpoint or "
-                          ".cmf file it was made from",
-                          source.path));
+  return Fail(
+      ErrorKind::kUnsupported,
+      fmt::format("{}: a Core ML package runs, its tensors are parts of programs: name the checkpoint or "
+                  ".cmf file it was made from",
+                  source.path));
 }
 
 Result<OpenedSource> OpenSourceBytes(Bytes bytes, std::string name) {

@@ -25,14 +25,14 @@ struct OpenedSource {
   SourceFormat format = SourceFormat::kCmf;
   std::string path;
   std::shared_ptr<const TensorSource> tensors;  // of a Core ML package: none, see RequireTensors
-  std::optional<ModelConfig> config;  // absent for a bare .safetensors file
+  std::optional<ModelConfig> config;            // absent for a bare .safetensors file
   std::optional<ChatBundle> chat;
   RecommendedSampling sampling;
-  std::shared_ptr<const cmf::File> cmf;              // kCmf only: sections, masks, skills
+  std::shared_ptr<const cmf::File> cmf;                // kCmf only: sections, masks, skills
   std::shared_ptr<const coreml::PackageMeta> package;  // kCoremlPackage only
-  std::shared_ptr<const MappedFile> tokenizer_file;  // where the tokenizer text lies, if outside `cmf`
-  std::string tokenizer_path;                        // for messages
-  std::vector<std::string> warnings;                 // complete lines
+  std::shared_ptr<const MappedFile> tokenizer_file;    // where the tokenizer text lies, if outside `cmf`
+  std::string tokenizer_path;                          // for messages
+  std::vector<std::string> warnings;                   // complete lines
 
   /// tokenizer.json, verbatim; empty when there is none.
   [[nodiscard]] std::string_view tokenizer_json() const;

@@ -41,7 +41,8 @@ class RoutedSequence final : public Sequence {
     return {};
   }
   Result<std::vector<std::byte>> Snapshot() const override {
-    return Fail(ErrorKind::kUnsupported, "a sequence that is routed while it runs cannot be saved: name the skill");
+    return Fail(ErrorKind::kUnsupported,
+                "a sequence that is routed while it runs cannot be saved: name the skill");
   }
 
   std::unique_ptr<Sequence> inner;
@@ -55,7 +56,8 @@ class RoutedSequence final : public Sequence {
 /// Follows the averages and passes everything on.
 class Follower final : public StepObserver {
  public:
-  Follower(RoutedSequence& sequence, std::span<const int64_t> layers, double newest, StepObserver* next, int item)
+  Follower(RoutedSequence& sequence, std::span<const int64_t> layers, double newest, StepObserver* next,
+           int item)
       : sequence_(sequence), layers_(layers), newest_(static_cast<float>(newest)), next_(next), item_(item) {}
 
   void OnHidden(int layer, int /*item*/, std::span<const float> rows) override {
@@ -121,7 +123,8 @@ class RoutedModel final : public LanguageModel {
       auto* sequence = dynamic_cast<RoutedSequence*>(request.items[i].sequence);
       if (sequence == nullptr)
         return Fail(ErrorKind::kUsage, fmt::format("batch item {}: the sequence is not of this model", i));
-      CMF_TRY(const StepResult one, StepOne(request.items[i], *sequence, request.observer, static_cast<int>(i)));
+      CMF_TRY(const StepResult one,
+              StepOne(request.items[i], *sequence, request.observer, static_cast<int>(i)));
       all.vocab_size = one.vocab_size;
       all.first_row.push_back(static_cast<int64_t>(all.logits.size()) / one.vocab_size);
       all.logits.insert(all.logits.end(), one.logits.begin(), one.logits.end());
@@ -134,7 +137,8 @@ class RoutedModel final : public LanguageModel {
     return skill ? *candidates_[*skill].model : *backbone_;
   }
 
-  Result<StepResult> StepOne(StepItem item, RoutedSequence& sequence, StepObserver* observer, int index) const {
+  Result<StepResult> StepOne(StepItem item, RoutedSequence& sequence, StepObserver* observer,
+                             int index) const {
     item.sequence = sequence.inner.get();
     Follower follower(sequence, layers_, rule_.newest, observer, index);
     follower.width = static_cast<size_t>(config().hidden_size);
@@ -181,7 +185,8 @@ bool ReplacesFeedForwardOnly(const TensorSource& source, std::string_view id,
 std::optional<size_t> NextSkill(std::optional<size_t> current, std::span<const double> energies,
                                 const SwitchRule& rule) {
   if (energies.empty()) return std::nullopt;
-  const auto best = static_cast<size_t>(std::min_element(energies.begin(), energies.end()) - energies.begin());
+  const auto best =
+      static_cast<size_t>(std::min_element(energies.begin(), energies.end()) - energies.begin());
   const bool can_enter = energies[best] < rule.enter;
   if (!current || energies[*current] > rule.leave) return can_enter ? std::optional(best) : std::nullopt;
   if (can_enter && energies[best] < energies[*current] - rule.win_margin) return best;

@@ -14,11 +14,11 @@
 namespace cmforge {
 
 struct SwitchRule {
-  double newest = 0.2;      // weight of the newest token in the average
-  int64_t period = 8;       // tokens between two looks
-  double enter = 0.62;      // a skill is taken up below this energy
-  double leave = 0.74;      // and dropped above this one
-  double win_margin = 0.03; // a rival must be better by this
+  double newest = 0.2;       // weight of the newest token in the average
+  int64_t period = 8;        // tokens between two looks
+  double enter = 0.62;       // a skill is taken up below this energy
+  double leave = 0.74;       // and dropped above this one
+  double win_margin = 0.03;  // a rival must be better by this
 };
 
 /// The skill to go on with: an index into `energies`, or nothing for the backbone.

@@ -16,7 +16,8 @@ constexpr double kBlendTemperature = 0.4;
 class Averager final : public StepObserver {
  public:
   Averager(std::span<const int64_t> layers, int64_t hidden) {
-    for (const int64_t layer : layers) sums_.emplace_back(layer, std::vector<double>(static_cast<size_t>(hidden)));
+    for (const int64_t layer : layers)
+      sums_.emplace_back(layer, std::vector<double>(static_cast<size_t>(hidden)));
   }
   void OnHidden(int layer, int /*item*/, std::span<const float> rows) override {
     for (auto& [wanted, sum] : sums_) {
@@ -138,9 +139,9 @@ Result<Ranking> RankSkills(const LanguageModel& backbone, const cmf::Header& hea
   };
   for (const cmf::SkillRecord& skill : header.skills) {
     if (!can_route(skill)) {
-      reasons += fmt::format("{}'{}' {}", reasons.empty() ? "" : ", ", skill.id,
-                             skill.selection_problem.empty() ? "has no subspace that can be used"
-                                                             : skill.selection_problem);
+      reasons += fmt::format(
+          "{}'{}' {}", reasons.empty() ? "" : ", ", skill.id,
+          skill.selection_problem.empty() ? "has no subspace that can be used" : skill.selection_problem);
       continue;
     }
     const int64_t layer = skill.selection->phi_layer;

@@ -55,6 +55,7 @@ Result<Ranking> RankSkills(const LanguageModel& backbone, const cmf::Header& hea
 /// Fits a subspace to the phis of prompts: their mean, and the `rank` directions of greatest variance (at most
 /// one less than there are prompts). Values are rounded to f16, as they are stored.
 /// Fails: kUsage for fewer than two prompts.
-Result<cmf::SkillSelection> FitSelection(std::span<const std::vector<float>> phis, int64_t layer, int64_t rank);
+Result<cmf::SkillSelection> FitSelection(std::span<const std::vector<float>> phis, int64_t layer,
+                                         int64_t rank);
 
 }  // namespace cmforge

@@ -34,7 +34,8 @@ Result<TensorView> EncodeLike(const TensorView& like, const TensorView& donor, T
   EncodeOptions options;
   if (like.dtype == DType::kVbit || like.dtype == DType::kVbitRo) {  // the budget the backbone was given
     double bits = 0;
-    for (int64_t r = 0; r < like.rows(); ++r) bits += std::to_integer<int>(like.bytes[static_cast<size_t>(r)]);
+    for (int64_t r = 0; r < like.rows(); ++r)
+      bits += std::to_integer<int>(like.bytes[static_cast<size_t>(r)]);
     if (like.rows() > 0) options.mean_bits = bits / static_cast<double>(like.rows());
   }
   CMF_TRY(const FloatRows rows, AsFloatRows(donor));
@@ -45,7 +46,8 @@ Result<TensorView> EncodeLike(const TensorView& like, const TensorView& donor, T
 
 class GraftSource final : public TensorSource {
  public:
-  GraftSource(const cmf::File& backbone, std::shared_ptr<const TensorSource> donor, std::shared_ptr<ThreadPool> pool)
+  GraftSource(const cmf::File& backbone, std::shared_ptr<const TensorSource> donor,
+              std::shared_ptr<ThreadPool> pool)
       : backbone_(backbone), donor_(std::move(donor)), pool_(std::move(pool)) {}
 
   void Add(TensorInfo info) {
@@ -86,7 +88,8 @@ class Prefixed final : public TensorSource {
   }
   [[nodiscard]] std::span<const TensorInfo> tensors() const override { return tensors_; }
   [[nodiscard]] const TensorInfo* Find(std::string_view name) const override {
-    const auto it = std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.name == name; });
+    const auto it =
+        std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.name == name; });
     return it == tensors_.end() ? nullptr : &*it;
   }
   Result<TensorView> Read(std::string_view name) const override {
@@ -102,8 +105,8 @@ class Prefixed final : public TensorSource {
 
 /// |encoded - backbone| / |backbone|; 0 when both hold the same values.
 Result<double> ChangeOf(const TensorView& backbone, const TensorView& encoded) {
-  if (backbone.dtype == encoded.dtype && std::equal(backbone.bytes.begin(), backbone.bytes.end(),
-                                                    encoded.bytes.begin(), encoded.bytes.end())) {
+  if (backbone.dtype == encoded.dtype &&
+      std::equal(backbone.bytes.begin(), backbone.bytes.end(), encoded.bytes.begin(), encoded.bytes.end())) {
     return 0.0;
   }
   CMF_TRY(const FloatRows a, AsFloatRows(backbone));
@@ -132,9 +135,10 @@ Result<std::shared_ptr<const TensorSource>> OpenDonor(const fs::path& path, cons
       if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
     }
     if (files.size() != 1) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("{}: {} .safetensors files and no config.json: name the file, or a checkpoint folder",
-                              path.string(), files.size()));
+      return Fail(
+          ErrorKind::kUsage,
+          fmt::format("{}: {} .safetensors files and no config.json: name the file, or a checkpoint folder",
+                      path.string(), files.size()));
     }
     CMF_TRY(auto file, SafetensorsSource::Open(files[0]));
     return std::shared_ptr<const TensorSource>(std::move(file));
@@ -145,7 +149,8 @@ Result<std::shared_ptr<const TensorSource>> OpenDonor(const fs::path& path, cons
 }
 
 Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorSource> donor,
-                        const GraftOptions& options, std::shared_ptr<ThreadPool> pool, const RunControl& control) {
+                        const GraftOptions& options, std::shared_ptr<ThreadPool> pool,
+                        const RunControl& control) {
   Graft graft;
   auto grafted = std::make_shared<GraftSource>(backbone, donor, pool);
   std::set<int64_t> layers;
@@ -157,16 +162,18 @@ Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorS
     control.Report("comparing", static_cast<int64_t>(i), static_cast<int64_t>(all.size()));
     if (tensor.name.starts_with("skill.")) continue;
     const auto layer = LayerOf(tensor.name);
-    if (options.layers && (!layer || *layer < options.layers->first || *layer > options.layers->second)) continue;
+    if (options.layers && (!layer || *layer < options.layers->first || *layer > options.layers->second))
+      continue;
     const TensorInfo* old = backbone.Find(tensor.name);
     if (old == nullptr) {
       unknown.push_back(tensor.name);
       continue;
     }
     if (old->shape != tensor.shape) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("{}: tensor '{}': shape {}, the backbone's is {}: a donor must be of the same backbone",
-                              donor->path(), tensor.name, ShapeText(tensor.shape), ShapeText(old->shape)));
+      return Fail(
+          ErrorKind::kUsage,
+          fmt::format("{}: tensor '{}': shape {}, the backbone's is {}: a donor must be of the same backbone",
+                      donor->path(), tensor.name, ShapeText(tensor.shape), ShapeText(old->shape)));
     }
     CMF_TRY(const TensorView before, backbone.Read(tensor.name));
     CMF_TRY(const TensorView donated, donor->Read(tensor.name));
@@ -185,21 +192,22 @@ Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorS
   if (grafted->tensors().empty()) {
     return Fail(ErrorKind::kUsage,
                 graft.unchanged > 0
-                    ? fmt::format("{}: all {} tensors are the backbone's: there is nothing to add", donor->path(),
-                                  graft.unchanged)
-                    : fmt::format("{}: has no tensor of {}: a donor must be of the same backbone", donor->path(),
-                                  backbone.path()));
+                    ? fmt::format("{}: all {} tensors are the backbone's: there is nothing to add",
+                                  donor->path(), graft.unchanged)
+                    : fmt::format("{}: has no tensor of {}: a donor must be of the same backbone",
+                                  donor->path(), backbone.path()));
   }
   if (!unknown.empty()) {
-    control.Warn(fmt::format("{}: {} tensors are not in the backbone and were left out, '{}' first", donor->path(),
-                             unknown.size(), unknown[0]));
+    control.Warn(fmt::format("{}: {} tensors are not in the backbone and were left out, '{}' first",
+                             donor->path(), unknown.size(), unknown[0]));
   }
   graft.tensors = std::move(grafted);
   graft.layers.assign(layers.begin(), layers.end());
   return graft;
 }
 
-std::shared_ptr<const TensorSource> AsSkillTensors(std::shared_ptr<const TensorSource> tensors, std::string_view id) {
+std::shared_ptr<const TensorSource> AsSkillTensors(std::shared_ptr<const TensorSource> tensors,
+                                                   std::string_view id) {
   return std::make_shared<Prefixed>(std::move(tensors), id);
 }
 
@@ -213,7 +221,8 @@ cmf::AppendEdits SkillEdits(const cmf::File& file, const TensorSource& tensors, 
     if (tensors.Find(old) == nullptr) edits.remove.push_back(old);
   }
   auto& skills = edits.header->skills;
-  const auto same = std::find_if(skills.begin(), skills.end(), [&](const auto& s) { return s.id == record.id; });
+  const auto same =
+      std::find_if(skills.begin(), skills.end(), [&](const auto& s) { return s.id == record.id; });
   if (same != skills.end()) {
     *same = std::move(record);
   } else {
@@ -231,9 +240,10 @@ Result<cmf::AppendEdits> SkillRemovalEdits(const cmf::File& file, std::string_vi
   const auto dropped = std::erase_if(skills, [&](const auto& skill) { return skill.id == id; });
   if (dropped == 0 && edits.remove.empty()) {
     const auto ids = SkillIds(file, file.header().skills);
-    return Fail(ErrorKind::kNotFound,
-                fmt::format("{}: no skill '{}': {}", file.path(), id,
-                            ids.empty() ? "the file has none" : fmt::format("it has {}", fmt::join(ids, ", "))));
+    return Fail(
+        ErrorKind::kNotFound,
+        fmt::format("{}: no skill '{}': {}", file.path(), id,
+                    ids.empty() ? "the file has none" : fmt::format("it has {}", fmt::join(ids, ", "))));
   }
   return edits;
 }

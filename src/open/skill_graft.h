@@ -17,7 +17,8 @@
 namespace cmforge {
 
 struct GraftOptions {
-  std::optional<std::pair<int64_t, int64_t>> layers;  // first and last; absent: all, and what lies outside layers
+  std::optional<std::pair<int64_t, int64_t>>
+      layers;            // first and last; absent: all, and what lies outside layers
   double min_delta = 0;  // leave out tensors whose change |d - b| / |b|, both as encoded, is at most this
 };
 
@@ -29,12 +30,14 @@ struct Graft {
 };
 
 /// A folder with config.json, a folder with one .safetensors file (a delta), or a file that OpenSource reads.
-Result<std::shared_ptr<const TensorSource>> OpenDonor(const std::filesystem::path& path, const RunControl& control);
+Result<std::shared_ptr<const TensorSource>> OpenDonor(const std::filesystem::path& path,
+                                                      const RunControl& control);
 
 /// Fails: kUsage (a donor tensor of another shape than the backbone's: both named; none in common; nothing
 /// changed), kUnsupported (the backbone's encoding cannot be written), as the encoders.
 Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorSource> donor,
-                        const GraftOptions& options, std::shared_ptr<ThreadPool> pool, const RunControl& control);
+                        const GraftOptions& options, std::shared_ptr<ThreadPool> pool,
+                        const RunControl& control);
 
 /// The same tensors as replacements of skill `id`.
 [[nodiscard]] std::shared_ptr<const TensorSource> AsSkillTensors(std::shared_ptr<const TensorSource> tensors,

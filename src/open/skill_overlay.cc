@@ -29,9 +29,10 @@ Result<void> CheckSkill(const TensorSource& source, std::string_view id,
       std::any_of(skills.begin(), skills.end(), [&](const auto& skill) { return skill.id == id; });
   if (is_registered || !ReplacedTensors(source, id, skills).empty()) return {};
   const auto ids = SkillIds(source, skills);
-  return Fail(ErrorKind::kNotFound,
-              fmt::format("{}: no skill '{}': {}", source.path(), id,
-                          ids.empty() ? "the file has none" : fmt::format("it has {}", fmt::join(ids, ", "))));
+  return Fail(
+      ErrorKind::kNotFound,
+      fmt::format("{}: no skill '{}': {}", source.path(), id,
+                  ids.empty() ? "the file has none" : fmt::format("it has {}", fmt::join(ids, ", "))));
 }
 
 /// Names that are looked up elsewhere in the source behind.
@@ -44,9 +45,10 @@ class Overlay final : public TensorSource {
       std::string replacement = cmf::SkillTensorName(id, name);
       const TensorInfo *mine = source_->Find(replacement), *theirs = source_->Find(name);
       if (theirs != nullptr && mine->shape != theirs->shape) {
-        return Fail(ErrorKind::kCorrupt,
-                    fmt::format("{}: tensor '{}': shape {}, but what it replaces has {}: add the skill again",
-                                source_->path(), replacement, ShapeText(mine->shape), ShapeText(theirs->shape)));
+        return Fail(
+            ErrorKind::kCorrupt,
+            fmt::format("{}: tensor '{}': shape {}, but what it replaces has {}: add the skill again",
+                        source_->path(), replacement, ShapeText(mine->shape), ShapeText(theirs->shape)));
       }
       replacement_of_.emplace(std::move(name), std::move(replacement));
     }
@@ -207,7 +209,8 @@ Result<std::vector<SkillWeight>> ParseBlend(std::string_view text) {
                   fmt::format("blend: '{}' is not ID:WEIGHT: write it like sql:0.25,poet:0.75", item));
     }
     for (const SkillWeight& other : weights) {
-      if (other.id == part.id) return Fail(ErrorKind::kUsage, fmt::format("blend: '{}' occurs twice", part.id));
+      if (other.id == part.id)
+        return Fail(ErrorKind::kUsage, fmt::format("blend: '{}' occurs twice", part.id));
     }
     sum += part.weight;
     weights.push_back(std::move(part));
@@ -217,7 +220,8 @@ Result<std::vector<SkillWeight>> ParseBlend(std::string_view text) {
   return weights;
 }
 
-FrontedSource::FrontedSource(const TensorSource& front, const TensorSource& back) : front_(front), back_(back) {
+FrontedSource::FrontedSource(const TensorSource& front, const TensorSource& back)
+    : front_(front), back_(back) {
   for (const TensorInfo& tensor : back.tensors()) {
     if (front.Find(tensor.name) == nullptr) tensors_.push_back(tensor);
   }

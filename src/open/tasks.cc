@@ -36,9 +36,10 @@ Result<Task> FindTask(const OpenedSource& source, std::string_view name, const R
   if (source.cmf) {
     for (const cmf::TaskMask& other : source.cmf->masks().masks) names.push_back(other.name);
   }
-  return Fail(ErrorKind::kNotFound,
-              fmt::format("{}: no task '{}': {}", source.path, name,
-                          names.empty() ? "it has no masks" : fmt::format("it has {}", fmt::join(names, ", "))));
+  return Fail(
+      ErrorKind::kNotFound,
+      fmt::format("{}: no task '{}': {}", source.path, name,
+                  names.empty() ? "it has no masks" : fmt::format("it has {}", fmt::join(names, ", "))));
 }
 
 Result<Task> DefaultTask(const OpenedSource& source, const RunControl& control) {

@@ -1,10 +1,10 @@
 #include "quant/palette.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "base/half.h"
 
@@ -33,8 +33,9 @@ Result<void> PaletteFitter::Collect(std::span<const uint16_t> values, std::span<
     double sum = 0;
     for (size_t j = 0; j < weights.size(); ++j) {
       if (!(weights[j] >= 0) || std::isinf(weights[j])) {
-        return Fail(ErrorKind::kUsage, fmt::format("palette: weight {} of column {} is not a finite number >= 0",
-                                                   weights[j], j));
+        return Fail(
+            ErrorKind::kUsage,
+            fmt::format("palette: weight {} of column {} is not a finite number >= 0", weights[j], j));
       }
       sum += static_cast<double>(weights[j]);
     }
@@ -46,7 +47,8 @@ Result<void> PaletteFitter::Collect(std::span<const uint16_t> values, std::span<
   for (size_t i = 0; i < values.size(); ++i) {
     if ((values[i] & 0x7C00) == 0x7C00) {
       for (int key = lowest; key <= highest; ++key) mass_of_key_[static_cast<size_t>(key)] = 0;
-      return Fail(ErrorKind::kCorrupt, fmt::format("palette: value {} of the group is not a finite f16 number", i));
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("palette: value {} of the group is not a finite f16 number", i));
     }
     const int key = KeyOf(values[i]);
     lowest = std::min(lowest, key);
@@ -130,7 +132,8 @@ void PaletteFitter::Partition(int64_t clusters) {
   borders_.assign(static_cast<size_t>(clusters + 1), 0);
   borders_[static_cast<size_t>(clusters)] = n;
   for (int64_t k = clusters; k >= 2; --k) {
-    borders_[static_cast<size_t>(k - 1)] = choices_[static_cast<size_t>(k * (n + 1) + borders_[static_cast<size_t>(k)])];
+    borders_[static_cast<size_t>(k - 1)] =
+        choices_[static_cast<size_t>(k * (n + 1) + borders_[static_cast<size_t>(k)])];
   }
 }
 
@@ -142,9 +145,10 @@ Result<double> PaletteFitter::Fit(std::span<const uint16_t> values, std::span<co
   const size_t entries = size_t{1} << bits;
   if (table.size() != entries || (!indices.empty() && indices.size() != values.size()) ||
       (!weights.empty() && values.size() % weights.size() != 0)) {
-    return Fail(ErrorKind::kUsage,
-                fmt::format("palette: {} values, {} weights, {} table entries and {} indices do not fit {} bits",
-                            values.size(), weights.size(), table.size(), indices.size(), bits));
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("palette: {} values, {} weights, {} table entries and {} indices do not fit {} bits",
+                    values.size(), weights.size(), table.size(), indices.size(), bits));
   }
   std::ranges::fill(table, uint16_t{0});
   if (values.empty()) return 0.0;

@@ -43,9 +43,10 @@ class PaletteFitter {
   std::vector<double> values_, masses_;
   // Prefix sums over the distinct values, [n + 1]: mass, mass * x, mass * x^2, with x relative to the mean.
   std::vector<double> mass_, first_moment_, second_moment_;
-  std::vector<double> previous_, current_;  // best cost of the first i values in one cluster less, minus second_moment_
-  std::vector<uint16_t> choices_;           // [clusters, n + 1]: where the last cluster of the first i values begins
-  std::vector<int64_t> borders_;            // [clusters + 1]
+  std::vector<double> previous_,
+      current_;  // best cost of the first i values in one cluster less, minus second_moment_
+  std::vector<uint16_t> choices_;  // [clusters, n + 1]: where the last cluster of the first i values begins
+  std::vector<int64_t> borders_;   // [clusters + 1]
   std::vector<uint8_t> index_of_key_ = std::vector<uint8_t>(65536);
 };
 

@@ -75,7 +75,7 @@ Result<std::vector<std::byte>> EncodeQ4BlockLeastError(const FloatRows& source, 
   return Encode<true>(source, options, pool);
 }
 
-const Encoding kQ4BlockEncoding = {DType::kQ4Block, "q4_block", AnyShape, Size, nullptr,
-                                   Encode<false>,   Decode};
+const Encoding kQ4BlockEncoding = {DType::kQ4Block, "q4_block",    AnyShape, Size,
+                                   nullptr,         Encode<false>, Decode};
 
 }  // namespace cmforge

@@ -46,7 +46,7 @@ Result<std::vector<std::byte>> EncodeQ4TiledLeastError(const FloatRows& source, 
   return Encode<true>(source, options, pool);
 }
 
-const Encoding kQ4TiledEncoding = {DType::kQ4Tiled, "q4_tiled", ReasonNotGroups, Size,
+const Encoding kQ4TiledEncoding = {DType::kQ4Tiled, "q4_tiled",    ReasonNotGroups, Size,
                                    nullptr,         Encode<false>, Decode};
 
 }  // namespace cmforge

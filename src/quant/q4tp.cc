@@ -56,7 +56,8 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, float* log_s
     if (!std::isnan(log_scales[g])) {
       const int nominal = Code((log_scales[g] - stored_lo) / step, 0.0f, 31.0f);
       float least = INFINITY;
-      for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + (kLeastError ? 2 : 1), kRungs - 1); ++rung) {
+      for (int rung = std::max(nominal - 2, 0); rung <= std::min(nominal + (kLeastError ? 2 : 1), kRungs - 1);
+           ++rung) {
         const float error = ErrorWith(w, ladder.rung[rung]);
         if (error < least) {
           least = error;
@@ -83,10 +84,11 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
                                              std::vector<float>(static_cast<size_t>(layout.groups)));
   CMF_CHECK(ForRowBlocks(source, 1, kInF16, pool, [&](const RowBlock& block) {
     for (int64_t row = block.begin; row < block.end; ++row) {
-      EncodeRow<kLeastError>(block.values + (row - block.begin) * source.cols, layout.groups, row * source.cols,
-                log_scales[static_cast<size_t>(block.worker)].data(),
-                payload.data() + row * layout.groups * kGroupBytes, payload.data() + layout.params + row * 4,
-                payload.data() + layout.codes + row * layout.code_bytes, *block.bad);
+      EncodeRow<kLeastError>(block.values + (row - block.begin) * source.cols, layout.groups,
+                             row * source.cols, log_scales[static_cast<size_t>(block.worker)].data(),
+                             payload.data() + row * layout.groups * kGroupBytes,
+                             payload.data() + layout.params + row * 4,
+                             payload.data() + layout.codes + row * layout.code_bytes, *block.bad);
     }
   }));
   return payload;
@@ -108,7 +110,7 @@ void Decode(const TensorView& tensor, int64_t begin, int64_t end, float* out) {
 }  // namespace
 
 Result<std::vector<std::byte>> EncodeQ4tpLeastError(const FloatRows& source, const EncodeOptions& options,
-                                                       ThreadPool& pool) {
+                                                    ThreadPool& pool) {
   return Encode<true>(source, options, pool);
 }
 

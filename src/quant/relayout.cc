@@ -17,13 +17,14 @@ std::vector<std::byte> MoveQ4(Bytes payload, bool to_tiled) {
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t tile = g * kTile, codes = g * kCodes, scale = groups * kCodes + g * kScale;
     std::memcpy(out.data() + (to_tiled ? tile : scale), payload.data() + (to_tiled ? scale : tile), kScale);
-    std::memcpy(out.data() + (to_tiled ? tile + kScale : codes), payload.data() + (to_tiled ? codes : tile + kScale),
-                kCodes);
+    std::memcpy(out.data() + (to_tiled ? tile + kScale : codes),
+                payload.data() + (to_tiled ? codes : tile + kScale), kCodes);
   }
   return out;
 }
 
-std::optional<std::vector<std::byte>> MoveVbit(Bytes payload, std::span<const int64_t> shape, bool to_offsets) {
+std::optional<std::vector<std::byte>> MoveVbit(Bytes payload, std::span<const int64_t> shape,
+                                               bool to_offsets) {
   const int64_t rows = shape[0], groups = shape[1] / kGroup;
   const int64_t head = rows + rows * groups * 2;  // widths and scales
   const int64_t table = (rows + 1) * 4;
@@ -38,7 +39,8 @@ std::optional<std::vector<std::byte>> MoveVbit(Bytes payload, std::span<const in
   for (int64_t row = 0; row <= rows; ++row) {
     if (at > UINT32_MAX) return std::nullopt;
     StoreLe(out.data() + head + 4 * row, static_cast<uint32_t>(at));
-    if (row < rows) at += static_cast<uint64_t>(groups) * 4 * std::to_integer<uint64_t>(payload[static_cast<size_t>(row)]);
+    if (row < rows)
+      at += static_cast<uint64_t>(groups) * 4 * std::to_integer<uint64_t>(payload[static_cast<size_t>(row)]);
   }
   out.insert(out.end(), begin + head, payload.end());
   return out;
@@ -49,7 +51,9 @@ std::optional<std::vector<std::byte>> MoveVbit(Bytes payload, std::span<const in
 std::optional<std::vector<std::byte>> Relayout(const TensorView& tensor, DType to) {
   const Encoding* target = FindEncoding(to);
   if (target == nullptr || !target->reason_against(tensor.shape).empty()) return std::nullopt;
-  const auto is = [&](DType from_dtype, DType to_dtype) { return tensor.dtype == from_dtype && to == to_dtype; };
+  const auto is = [&](DType from_dtype, DType to_dtype) {
+    return tensor.dtype == from_dtype && to == to_dtype;
+  };
   if (is(DType::kQ4Block, DType::kQ4Tiled)) return MoveQ4(tensor.bytes, true);
   if (is(DType::kQ4Tiled, DType::kQ4Block)) return MoveQ4(tensor.bytes, false);
   if (is(DType::kVbit, DType::kVbitRo)) return MoveVbit(tensor.bytes, tensor.shape, true);

@@ -49,8 +49,10 @@ void EncodeRow(const float* w, int64_t groups, int64_t first_index, bool least_e
                std::byte* packed, BadValues& bad) {
   constexpr int32_t kMiddle = MiddleCode(kWidth);
   for (int64_t group = 0; group < groups; ++group, w += kGroup) {
-    float scale = CheckedScale(AbsMax(w, kGroup) / static_cast<float>(kMiddle), first_index + group * kGroup, bad);
-    if (least_error && scale <= kF16Max) scale = LeastErrorScale(w, -float{kMiddle}, float{kMiddle + 1}, scale);
+    float scale =
+        CheckedScale(AbsMax(w, kGroup) / static_cast<float>(kMiddle), first_index + group * kGroup, bad);
+    if (least_error && scale <= kF16Max)
+      scale = LeastErrorScale(w, -float{kMiddle}, float{kMiddle + 1}, scale);
     StoreLe(scales + 2 * group, F32ToF16(scale));
     uint8_t codes[kGroup];
     for (int i = 0; i < kGroup; ++i) {
@@ -214,9 +216,10 @@ Result<std::vector<std::byte>> EncodeVbitRoLeastError(const FloatRows& source, c
   return Encode<true, true>(source, options, pool);
 }
 
-const Encoding kVbitEncoding = {DType::kVbit,    "vbit",        ReasonNotGroups, DependsOnData,
-                                Validate<false>, Encode<false, false>, Decode<false>};
-const Encoding kVbitRoEncoding = {DType::kVbitRo, "vbit_ro",    ReasonNotGroups, DependsOnData,
+const Encoding kVbitEncoding = {DType::kVbit,  "vbit",          ReasonNotGroups,
+                                DependsOnData, Validate<false>, Encode<false, false>,
+                                Decode<false>};
+const Encoding kVbitRoEncoding = {DType::kVbitRo, "vbit_ro",           ReasonNotGroups, DependsOnData,
                                   Validate<true>, Encode<true, false>, Decode<true>};
 
 }  // namespace cmforge

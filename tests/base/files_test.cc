@@ -1,10 +1,9 @@
 // Mapped and atomically written files.
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <array>
 #include <fstream>
-
-#include <gtest/gtest.h>
 
 #include "base/atomic_file.h"
 #include "base/cpu_limit.h"
@@ -23,7 +22,9 @@ class Files : public testing::Test {
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
-  size_t Entries() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
+  size_t Entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
   fs::path folder_;
 };
 
@@ -82,7 +83,8 @@ TEST_F(Files, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(MappedFile::Open(folder_ / "none").error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(MappedFile::Open(folder_).error().kind, ErrorKind::kIo);
   fs::create_symlink("gone", folder_ / "dangling");
-  EXPECT_NE(MappedFile::Open(folder_ / "dangling").error().message.find("points to 'gone'"), std::string::npos);
+  EXPECT_NE(MappedFile::Open(folder_ / "dangling").error().message.find("points to 'gone'"),
+            std::string::npos);
   EXPECT_EQ(AtomicFile::Create(folder_ / "no" / "file").error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(AtomicFile::Create(folder_).error().kind, ErrorKind::kUsage);
 }

@@ -1,10 +1,10 @@
 // Every f16 and bf16 pattern survives f32, and rounding goes half to even everywhere.
 #include "base/half.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
-
-#include <gtest/gtest.h>
 
 namespace cmforge {
 namespace {

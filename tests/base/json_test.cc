@@ -7,7 +7,8 @@ namespace cmforge {
 namespace {
 
 TEST(ParseJson, KeepsOrderAndBigIntegers) {
-  const auto json = ParseJson("\xEF\xBB\xBF {\"b\":1,\"a\":{\"x\":[null,true]},\"m\":1000000000000000019884624838656}\n", "t");
+  const auto json = ParseJson(
+      "\xEF\xBB\xBF {\"b\":1,\"a\":{\"x\":[null,true]},\"m\":1000000000000000019884624838656}\n", "t");
   ASSERT_TRUE(json) << json.error().message;
   EXPECT_EQ(DumpJson(*json), R"({"b":1,"a":{"x":[null,true]},"m":1e+30})");
 }
@@ -28,7 +29,8 @@ TEST(ParseJson, RefusesGarbageWithItsPlace) {
   for (const char* text : {"", "{", "{\"a\":}", "[1,]", "nul", "{\"a\":1} x", "\"\xFF\""}) {
     const auto json = ParseJson(text, "t");
     ASSERT_FALSE(json) << text;
-    EXPECT_NE(json.error().message.find("not valid JSON near byte"), std::string::npos) << json.error().message;
+    EXPECT_NE(json.error().message.find("not valid JSON near byte"), std::string::npos)
+        << json.error().message;
   }
 }
 

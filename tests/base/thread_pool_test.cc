@@ -1,9 +1,9 @@
 // The pool runs every task once, from any number of callers.
 #include "base/thread_pool.h"
 
-#include <numeric>
-
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 namespace cmforge {
 namespace {

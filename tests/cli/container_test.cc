@@ -57,7 +57,8 @@ TEST_F(Container, SignedFilesVerifyUntilAnythingChanges) {
   EXPECT_EQ(verify({}).status, 1);
   EXPECT_EQ(verify({}).json()["signature"], "invalid");
   EXPECT_EQ(verify({}).json()["problems"][0]["where"], "signature");
-  EXPECT_EQ(Run({"sign", Path("m.cmf"), "--key", Path("key"), "--json"}).json()["public_key"], key) << "used again";
+  EXPECT_EQ(Run({"sign", Path("m.cmf"), "--key", Path("key"), "--json"}).json()["public_key"], key)
+      << "used again";
   EXPECT_EQ(verify({"--public-key", key}).status, 0);
   fs::remove(Path("m.cmf.sig"));
   EXPECT_EQ(verify({}).json()["signature"], "absent");
@@ -79,14 +80,18 @@ TEST_F(Container, ADemandedSignerIsDemandedOfEverySource) {
   EXPECT_EQ(Run({"verify", Path("w.safetensors"), "--public-key", key}).status, 1);
   const Ran sign = Run({"sign", Path("w.safetensors"), "--key", Path("key"), "--json"});
   ASSERT_EQ(sign.status, 0) << sign.err;
-  EXPECT_EQ(Run({"verify", Path("w.safetensors"), "--public-key", sign.json()["public_key"].get<std::string>()}).status,
-            0);
+  EXPECT_EQ(
+      Run({"verify", Path("w.safetensors"), "--public-key", sign.json()["public_key"].get<std::string>()})
+          .status,
+      0);
   EXPECT_EQ(Run({"verify", Path("w.safetensors"), "--public-key", key}).status, 1);
 }
 
 TEST_F(Container, AnyShardSignsTheSet) {
-  ASSERT_EQ(Run({"shard", Path("m.cmf"), "--output-prefix", Path("s"), "--shard-max-gb", "1e-5", "-q"}).status, 0);
-  const Json files = Run({"shard", Path("m.cmf"), "--output-prefix", Path("s"), "--shard-max-gb", "1e-5", "--json"}).json();
+  ASSERT_EQ(
+      Run({"shard", Path("m.cmf"), "--output-prefix", Path("s"), "--shard-max-gb", "1e-5", "-q"}).status, 0);
+  const Json files =
+      Run({"shard", Path("m.cmf"), "--output-prefix", Path("s"), "--shard-max-gb", "1e-5", "--json"}).json();
   const auto last = files["files"].back()["file"].get<std::string>();
   ASSERT_EQ(Run({"sign", last, "--key", Path("key"), "-q"}).status, 0);
   for (const Json& file : files["files"]) EXPECT_TRUE(fs::exists(file["file"].get<std::string>() + ".sig"));
@@ -94,7 +99,8 @@ TEST_F(Container, AnyShardSignsTheSet) {
 }
 
 TEST_F(Container, ShardsOpenByAnyNameAndGiveTheSameLogitsAndTheSameFileAgain) {
-  const Ran shard = Run({"shard", Path("m.cmf"), "--output-prefix", Path("parts"), "--shard-max-gb", "1e-5", "--json"});
+  const Ran shard =
+      Run({"shard", Path("m.cmf"), "--output-prefix", Path("parts"), "--shard-max-gb", "1e-5", "--json"});
   ASSERT_EQ(shard.status, 0) << shard.err;
   const Json files = shard.json()["files"];
   ASSERT_GE(files.size(), 2u);
@@ -142,9 +148,12 @@ TEST_F(Container, ShardsOpenByAnyNameAndGiveTheSameLogitsAndTheSameFileAgain) {
 }
 
 TEST_F(Container, AShardOfAnotherModelIsReportedBesideOtherDamage) {
-  ASSERT_EQ(Run({"convert", "-q", "--model", kCheckpoint, "--quant", "f16", "--output", Path("other.cmf")}).status, 0);
+  ASSERT_EQ(
+      Run({"convert", "-q", "--model", kCheckpoint, "--quant", "f16", "--output", Path("other.cmf")}).status,
+      0);
   const auto split = [&](const std::string& file, const std::string& prefix) {
-    const Ran ran = Run({"shard", Path(file), "--output-prefix", Path(prefix), "--shard-max-gb", "1e-5", "--json"});
+    const Ran ran =
+        Run({"shard", Path(file), "--output-prefix", Path(prefix), "--shard-max-gb", "1e-5", "--json"});
     EXPECT_EQ(ran.status, 0) << ran.err;
     std::vector<std::string> paths;
     const Json json = ran.json();
@@ -164,7 +173,8 @@ TEST_F(Container, AShardOfAnotherModelIsReportedBesideOtherDamage) {
 }
 
 TEST_F(Container, ConversionsWriteShardsAndThoseAreTheSameModel) {
-  const Ran ran = Run({"convert", "--model", kCheckpoint, "--output", Path("c.cmf"), "--shard-max-gb", "1e-5", "--json"});
+  const Ran ran =
+      Run({"convert", "--model", kCheckpoint, "--output", Path("c.cmf"), "--shard-max-gb", "1e-5", "--json"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   const Json files = ran.json()["files"];
   ASSERT_GE(files.size(), 3u);
@@ -173,7 +183,8 @@ TEST_F(Container, ConversionsWriteShardsAndThoseAreTheSameModel) {
   EXPECT_EQ(Logits(files[1].get<std::string>()), Logits(Path("m.cmf")));
   ASSERT_EQ(Run({"unshard", files[0].get<std::string>(), "--output", Path("u.cmf"), "-q"}).status, 0);
   EXPECT_EQ(Slurp(Path("u.cmf")), Slurp(Path("m.cmf")));
-  EXPECT_EQ(Run({"convert", "--model", kCheckpoint, "--output", Path("x.cmf"), "--shard-max-gb", "0"}).status, 2);
+  EXPECT_EQ(Run({"convert", "--model", kCheckpoint, "--output", Path("x.cmf"), "--shard-max-gb", "0"}).status,
+            2);
 }
 
 TEST_F(Container, ForeignShardsJoinWithEverythingTheyHad) {
@@ -207,7 +218,8 @@ TEST_F(Container, CompactingIsAFreshWriteAndPassesNoDamageOn) {
 }
 
 TEST_F(Container, DiffNamesWhatDiffers) {
-  ASSERT_EQ(Run({"convert", "-q", "--model", kCheckpoint, "--output", Path("f.cmf"), "--quant", "f16"}).status, 0);
+  ASSERT_EQ(
+      Run({"convert", "-q", "--model", kCheckpoint, "--output", Path("f.cmf"), "--quant", "f16"}).status, 0);
   const Ran same = Run({"diff", Path("m.cmf"), Path("m.cmf"), "--json", "--exit-code"});
   EXPECT_EQ(same.status, 0);
   EXPECT_TRUE(same.json()["identical"].get<bool>());

@@ -12,8 +12,8 @@ class CoremlPackage : public CliTest {
     return std::string(CMFORGE_TEST_DATA) + "/engine/" + name;
   }
   std::string Convert(const std::string& model, std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments = {"coreml",       "convert", "--model", model, "--output", Path("package"),
-                                          "--batch-size", "8",       "--form",  "mlpackage"};
+    std::vector<std::string> arguments = {"coreml",        "convert",      "--model", model,    "--output",
+                                          Path("package"), "--batch-size", "8",       "--form", "mlpackage"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Ran ran = Run(arguments);
     EXPECT_EQ(ran.status, 0) << ran.err;
@@ -37,13 +37,15 @@ TEST_F(CoremlPackage, ConvertsAndChecks) {
   EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "-n", "3"}).status, 0);
   // Another model's package, and a threshold nothing meets.
   EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_linear"), "-n", "3"}).status, 1);
-  EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--min-cosine", "1"}).status, 1);
+  EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--min-cosine", "1"}).status,
+            1);
   // A reference of another vocabulary is no question of degree.
   EXPECT_EQ(Run({"coreml", "check", Checkpoint("qwen3_yarn"), "--hf", package}).status, 2);
 }
 
 TEST_F(CoremlPackage, RunsInEveryCommandThatRunsModels) {
-  const std::string package = Convert(std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3", {"--context-length", "128"});
+  const std::string package =
+      Convert(std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3", {"--context-length", "128"});
   const std::string checkpoint = std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3";
   const auto greedy = [&](const std::string& model) {
     const Ran ran = Run({"generate", model, "--tokens", "5,6,7,8,9,10,11,12,13,14", "-n", "12", "--greedy",
@@ -52,24 +54,28 @@ TEST_F(CoremlPackage, RunsInEveryCommandThatRunsModels) {
     return ran.json().at("tokens");
   };
   EXPECT_EQ(greedy(package), greedy(checkpoint));
-  const Ran answer = Run({"run", package, "--raw", "--prompt", "Once upon a time", "-n", "8", "--greedy", "--json"});
+  const Ran answer =
+      Run({"run", package, "--raw", "--prompt", "Once upon a time", "-n", "8", "--greedy", "--json"});
   EXPECT_EQ(answer.status, 0) << answer.err;
   EXPECT_FALSE(answer.json().at("text").get<std::string>().empty());
   const Ran logits = Run({"logits", package, "--tokens", "1,2,3", "--all", "--top", "2"});
   EXPECT_EQ(logits.json().at("positions").size(), 3u);
-  std::ofstream(Path("text.txt")) << "Tom had a red ball. He liked to play with the ball in the park all day.";
+  std::ofstream(Path("text.txt"))
+      << "Tom had a red ball. He liked to play with the ball in the park all day.";
   const Ran ppl = Run({"ppl", package, "--file", Path("text.txt"), "--context", "64", "--json"});
   EXPECT_EQ(ppl.status, 0) << ppl.err;
   const Ran reference = Run({"ppl", checkpoint, "--file", Path("text.txt"), "--context", "64", "--json"});
   EXPECT_NEAR(ppl.json().at("nll").get<double>(), reference.json().at("nll").get<double>(), 0.02);
-  const Ran bench = Run({"bench", package, "--prompt-tokens", "16", "--gen-tokens", "2", "--repeat", "1", "--json"});
+  const Ran bench =
+      Run({"bench", package, "--prompt-tokens", "16", "--gen-tokens", "2", "--repeat", "1", "--json"});
   EXPECT_EQ(bench.status, 0) << bench.err;
   EXPECT_GT(bench.json().at("bytes_per_token").get<double>(), 1e6);
   // The context is the package's: a longer prompt is refused with both numbers.
   std::string many = "1";
   for (int i = 0; i < 128; ++i) many += ",1";
   EXPECT_EQ(Run({"generate", package, "--tokens", many, "-n", "1"}).status, 7);
-  const Ran full = Run({"generate", package, "--tokens", many.substr(2), "-n", "5", "--ignore-eos", "--greedy", "--json"});
+  const Ran full =
+      Run({"generate", package, "--tokens", many.substr(2), "-n", "5", "--ignore-eos", "--greedy", "--json"});
   EXPECT_EQ(full.status, 0) << full.err;
   EXPECT_EQ(full.json().at("tokens").size(), 1u);  // what the last position answers
   EXPECT_EQ(full.json().at("finish"), "length");
@@ -136,14 +142,15 @@ TEST_F(CoremlPackage, InfoTellsTheShapeOfEveryFeature) {
   const int64_t hidden = Json::parse(Slurp(package + "/config.json")).at("hidden_size");
   EXPECT_EQ(outputs.at("output_hidden_states"), (Json{1, 1, hidden}));
   EXPECT_EQ(outputs.at("hidden_states"), (Json{1, -1, hidden}));  // one row for each token
-  EXPECT_NE(Run({"coreml", "info", package}).out.find(fmt::format("fp16 [1, ?, {}]", hidden)), std::string::npos);
+  EXPECT_NE(Run({"coreml", "info", package}).out.find(fmt::format("fp16 [1, ?, {}]", hidden)),
+            std::string::npos);
 }
 
 TEST_F(CoremlPackage, KeepsWhatElseAFolderHolds) {
   const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
   std::ofstream(package + "/notes.txt") << "mine";
-  const Ran ran = Run({"coreml", "convert", "--model", Checkpoint("qwen3_yarn"), "--output", package, "--context-length",
-                       "64", "--form", "mlpackage"});
+  const Ran ran = Run({"coreml", "convert", "--model", Checkpoint("qwen3_yarn"), "--output", package,
+                       "--context-length", "64", "--form", "mlpackage"});
   EXPECT_EQ(ran.status, 2) << ran.err;
   EXPECT_NE(ran.err.find("'notes.txt'"), std::string::npos) << ran.err;
   EXPECT_EQ(Slurp(package + "/notes.txt"), "mine");
@@ -171,7 +178,8 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
   EXPECT_EQ(whole.status, 0) << whole.err;
   EXPECT_EQ(whole.json().at("files").size(), 3u);
   EXPECT_GT(whole.json().at("checked").at("tensors"), 20);
-  std::filesystem::resize_file(package + "/qwen_lm_head.mlpackage/Data/com.apple.CoreML/weights/weight.bin", 300);
+  std::filesystem::resize_file(package + "/qwen_lm_head.mlpackage/Data/com.apple.CoreML/weights/weight.bin",
+                               300);
   EXPECT_EQ(Run({"verify", package}).status, 4);
   std::filesystem::remove_all(package + "/qwen_lm_head.mlpackage");
   EXPECT_EQ(Run({"verify", package}).status, 3);

@@ -27,7 +27,8 @@ std::vector<std::string> WriteInputs(const Json& call, const std::string& folder
     const std::vector<float> values = FloatsOf(tensor);
     const bool is_float = tensor.at("dtype") == "float16";
     const std::vector<int32_t> integers(values.begin(), values.begin() + (is_float ? 0 : values.size()));
-    EXPECT_TRUE(WriteNpy(file, is_float ? NpyArray::FromHalves(shape, values) : NpyArray::FromInts(shape, integers)));
+    EXPECT_TRUE(
+        WriteNpy(file, is_float ? NpyArray::FromHalves(shape, values) : NpyArray::FromInts(shape, integers)));
     arguments.push_back("--input");
     arguments.push_back(name + "=" + file);
   }
@@ -53,12 +54,17 @@ TEST_F(Coreml, PredictCarriesStatesFromCallToCall) {
     int number = 0;
     for (const Json& call : recorded.at("calls")) {
       const std::string here = Path(precision + std::to_string(number++));
-      std::vector<std::string> arguments = {"coreml",       "predict",
+      std::vector<std::string> arguments = {"coreml",
+                                            "predict",
                                             Data("kv_two_functions.mlpackage"),
-                                            "--function",   call.at("function").get<std::string>(),
-                                            "--precision",  precision,
-                                            "--output-dir", here + "/out",
-                                            "--state-out",  here + "/state",
+                                            "--function",
+                                            call.at("function").get<std::string>(),
+                                            "--precision",
+                                            precision,
+                                            "--output-dir",
+                                            here + "/out",
+                                            "--state-out",
+                                            here + "/state",
                                             "--json"};
       for (std::string& argument : WriteInputs(call, here + "/in")) arguments.push_back(std::move(argument));
       if (!before.empty()) {
@@ -94,19 +100,29 @@ TEST_F(Coreml, PredictSaysWhatIsWrongWithItsArguments) {
   const std::vector<Wrong> cases = {
       {{model, "--output-dir", out}, 2, "input 'hidden_states' (tensor<fp16, [1, 5, 24]>) is missing"},
       {{model, "--output-dir", out, "--input", "hidden_states"}, 2, "write NAME=FILE.npy"},
-      {{model, "--output-dir", out, "--input", "hidden_states=" + good, "--input", "hidden_states=" + good}, 2, "given twice"},
-      {{model, "--output-dir", out, "--input", "hidden_states=" + wrong}, 2, "shape [5, 24] does not fit tensor<fp16, [1, 5, 24]>"},
+      {{model, "--output-dir", out, "--input", "hidden_states=" + good, "--input", "hidden_states=" + good},
+       2,
+       "given twice"},
+      {{model, "--output-dir", out, "--input", "hidden_states=" + wrong},
+       2,
+       "shape [5, 24] does not fit tensor<fp16, [1, 5, 24]>"},
       {{model, "--output-dir", out, "--input", "nothing=" + good}, 3, "no input 'nothing'"},
       {{model, "--output-dir", out, "--input", "hidden_states=" + Path("none.npy")}, 3, "none.npy"},
-      {{model, "--output-dir", out, "--input", "hidden_states=" + Path("junk.npy")}, 4, "junk.npy: 4 bytes without the mark"},
-      {{model, "--output-dir", out, "--function", "infer", "--input", "hidden_states=" + good}, 3, "no function 'infer': it has main"},
+      {{model, "--output-dir", out, "--input", "hidden_states=" + Path("junk.npy")},
+       4,
+       "junk.npy: 4 bytes without the mark"},
+      {{model, "--output-dir", out, "--function", "infer", "--input", "hidden_states=" + good},
+       3,
+       "no function 'infer': it has main"},
       {{Path("none"), "--output-dir", out}, 3, "no such file or folder"},
       {{Data("bad"), "--output-dir", out}, 3, "neither Manifest.json"},
       {{Data("bad/weight-bad-sentinel.bin"), "--output-dir", out}, 4, "weight-bad-sentinel.bin"},
       {{model, "--input", "hidden_states=" + good}, 2, "--output-dir is required"},
       {{model, "--output-dir", good, "--input", "hidden_states=" + good}, 6, "x.npy"},
       {{model, "--output-dir", out, "--precision", "f64"}, 2, "f64"},
-      {{Data("kv_two_functions.mlpackage"), "--output-dir", out, "--state-in", Path("nostate")}, 2, "is missing"},
+      {{Data("kv_two_functions.mlpackage"), "--output-dir", out, "--state-in", Path("nostate")},
+       2,
+       "is missing"},
   };
   for (const Wrong& one : cases) {
     std::vector<std::string> arguments = {"coreml", "predict"};
@@ -117,9 +133,11 @@ TEST_F(Coreml, PredictSaysWhatIsWrongWithItsArguments) {
     EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
     EXPECT_EQ(ran.out, "");
   }
-  const Ran ran = Run({"coreml", "predict", model, "--output-dir", out, "--input", "hidden_states=" + good, "--no-mmap"});
+  const Ran ran =
+      Run({"coreml", "predict", model, "--output-dir", out, "--input", "hidden_states=" + good, "--no-mmap"});
   EXPECT_EQ(ran.status, 0) << ran.err;
-  EXPECT_NE(ran.out.find("y_w6 tensor<fp16, [1, 16, 1, 5]> -> " + out + "/y_w6.npy"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("y_w6 tensor<fp16, [1, 16, 1, 5]> -> " + out + "/y_w6.npy"), std::string::npos)
+      << ran.out;
 }
 
 TEST_F(Coreml, InfoDescribesEveryForm) {
@@ -131,7 +149,8 @@ TEST_F(Coreml, InfoDescribesEveryForm) {
   const Json& prefill = model.at("functions").at(1);
   EXPECT_EQ(prefill.at("name"), "prefill");
   EXPECT_EQ(prefill.at("opset"), "ios18");
-  EXPECT_EQ(prefill.at("states").at(0), (Json{{"name", "model_model_kv_cache_0"}, {"type", "fp16"}, {"shape", {4, 2, 16, 8}}}));
+  EXPECT_EQ(prefill.at("states").at(0),
+            (Json{{"name", "model_model_kv_cache_0"}, {"type", "fp16"}, {"shape", {4, 2, 16, 8}}}));
   EXPECT_EQ(prefill.at("operations").at("slice_update"), 4);
   EXPECT_FALSE(prefill.at("operations").contains("const"));
   EXPECT_EQ(model.at("weight_file_bytes"), 13248);
@@ -147,7 +166,8 @@ TEST_F(Coreml, InfoDescribesEveryForm) {
   const Ran text = Run({"coreml", "info", Data("kv_two_functions.mlpackage")});
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("function infer (ios18), the default"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("state   model_model_kv_cache_0       fp16 [4, 2, 16, 8]"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("state   model_model_kv_cache_0       fp16 [4, 2, 16, 8]"), std::string::npos)
+      << text.out;
 
   const std::string compiled = std::string(CMFORGE_TEST_DATA) + "/mil/quantized_constexpr/expected.mlmodelc";
   EXPECT_EQ(Run({"coreml", "info", compiled, "--json"}).json().at("models").at(0).at("form"), "mlmodelc");
@@ -158,7 +178,8 @@ TEST_F(Coreml, InfoDescribesEveryForm) {
 /// A folder with meta.yaml: its parts in the order they run, each missing one by name.
 TEST_F(Coreml, InfoReadsAPackageFolder) {
   const std::string folder = Path("package");
-  for (const char* part : {"qwen_embeddings", "qwen_FFN_PF_chunk_01of02", "qwen_FFN_PF_chunk_02of02", "qwen_lm_head"}) {
+  for (const char* part :
+       {"qwen_embeddings", "qwen_FFN_PF_chunk_01of02", "qwen_FFN_PF_chunk_02of02", "qwen_lm_head"}) {
     std::filesystem::create_directories(folder);
     std::filesystem::copy(Data("lut_widths.mlpackage"), folder + "/" + part + ".mlpackage",
                           std::filesystem::copy_options::recursive);
@@ -171,13 +192,15 @@ TEST_F(Coreml, InfoReadsAPackageFolder) {
   EXPECT_EQ(info.at("meta").at("context_length"), 64);
   ASSERT_EQ(info.at("models").size(), 4u);
   EXPECT_EQ(info.at("models").at(2).at("path"), folder + "/qwen_FFN_PF_chunk_02of02.mlpackage");
-  EXPECT_NE(Run({"coreml", "info", folder}).out.find("tiny: architecture not named, context 64, batch 8, 2 chunks"),
-            std::string::npos);
+  EXPECT_NE(
+      Run({"coreml", "info", folder}).out.find("tiny: architecture not named, context 64, batch 8, 2 chunks"),
+      std::string::npos);
 
   std::filesystem::remove_all(folder + "/qwen_FFN_PF_chunk_02of02.mlpackage");
   const Ran missing = Run({"coreml", "info", folder, "--json"});
   EXPECT_EQ(missing.status, 3);
-  EXPECT_NE(missing.err.find("names a part that is not there: qwen_FFN_PF_chunk_02of02.mlmodelc"), std::string::npos)
+  EXPECT_NE(missing.err.find("names a part that is not there: qwen_FFN_PF_chunk_02of02.mlmodelc"),
+            std::string::npos)
       << missing.err;
 }
 

@@ -69,19 +69,22 @@ TEST_F(Defrag, AMaskBecomesASmallerModel) {
     ExpectClose(Logits({Path("c.cmf")}), Logits({file, "--task", "coding"}), 1e-5);
   }
   EXPECT_EQ(Run({"defrag", file, "--task", "none", "--output", Path("x.cmf")}).status, 3);
-  EXPECT_EQ(Run({"defrag", file, "--task", "general", "--output", Path("x.cmf")}).status, 2) << "nothing to cut";
+  EXPECT_EQ(Run({"defrag", file, "--task", "general", "--output", Path("x.cmf")}).status, 2)
+      << "nothing to cut";
   EXPECT_FALSE(fs::exists(Path("x.cmf")));
 }
 
 TEST_F(Defrag, QuantizedFilesKeepTheirEncodingsOrSayWhy) {
-  for (const char* name : {"cmf/py-tiny-q8_row-masks.cmf", "cmf/py-tiny-q4_block-masks.cmf", "cmf/py-tiny-vbit-masks.cmf"}) {
+  for (const char* name :
+       {"cmf/py-tiny-q8_row-masks.cmf", "cmf/py-tiny-q4_block-masks.cmf", "cmf/py-tiny-vbit-masks.cmf"}) {
     const Ran ran = Run({"defrag", Data(name), "--task", "coding", "--output", Path("c.cmf"), "--json"});
     ASSERT_EQ(ran.status, 0) << name << ran.err;
     EXPECT_EQ(Run({"verify", Path("c.cmf")}).status, 0) << name;
     EXPECT_EQ(Run({"logits", Path("c.cmf"), "--tokens", "1,2", "--top", "1"}).status, 0) << name;
     const Json report = ran.json();
     for (const Json& wider : report["q8_2f_instead"]) {
-      EXPECT_NE(wider.get<std::string>().find("down_proj"), std::string::npos) << "only columns have a rule: " << wider;
+      EXPECT_NE(wider.get<std::string>().find("down_proj"), std::string::npos)
+          << "only columns have a rule: " << wider;
     }
   }
 }
@@ -91,7 +94,8 @@ TEST_F(Defrag, AKeepSetOrZeroColumnsCutAConversion) {
   std::vector<int32_t> live(44, 1);
   for (const int dead : {0, 7, 8, 43}) live[static_cast<size_t>(dead)] = 0;
   WriteKeep({1, 44}, live);
-  const std::vector<std::string> convert = {"convert", "-q", "--model", source, "--quant", "f32", "--defrag", Path("skill")};
+  const std::vector<std::string> convert = {"convert", "-q",  "--model",  source,
+                                            "--quant", "f32", "--defrag", Path("skill")};
   const auto to = [&](const std::string& output) {
     std::vector<std::string> arguments = convert;
     arguments.insert(arguments.end(), {"--output", Path(output)});
@@ -104,13 +108,18 @@ TEST_F(Defrag, AKeepSetOrZeroColumnsCutAConversion) {
   EXPECT_EQ(ShapeOf(tensors, "model.layers.0.mlp.gate_proj.weight"), (std::vector<int64_t>{40, 32}));
 
   // The same weights baked: down_proj with zero columns for the dead neurons, no keep-set.
-  ASSERT_EQ(Run({"convert", "-q", "--model", source, "--quant", "f32", "--output", Path("whole.cmf")}).status, 0);
-  ASSERT_EQ(Run({"dequant", Path("whole.cmf"), "--tensor", "model.layers.0.mlp.down_proj.weight", "--out", Path("d.f32")}).status, 0);
+  ASSERT_EQ(Run({"convert", "-q", "--model", source, "--quant", "f32", "--output", Path("whole.cmf")}).status,
+            0);
+  ASSERT_EQ(Run({"dequant", Path("whole.cmf"), "--tensor", "model.layers.0.mlp.down_proj.weight", "--out",
+                 Path("d.f32")})
+                .status,
+            0);
   const std::string raw = Slurp(Path("d.f32"));
   std::vector<float> down(raw.size() / 4);
   std::copy_n(raw.data(), raw.size(), reinterpret_cast<char*>(down.data()));
   for (size_t i = 0; i < down.size(); ++i) down[i] *= static_cast<float>(live[i % 44]);
-  ASSERT_TRUE(WriteNpy(Path("skill/tensors/model.layers.0.mlp.down_proj.weight.npy"), NpyArray::FromFloats({32, 44}, down)));
+  ASSERT_TRUE(WriteNpy(Path("skill/tensors/model.layers.0.mlp.down_proj.weight.npy"),
+                       NpyArray::FromFloats({32, 44}, down)));
   fs::remove(Path("skill/ffn_keep.npy"));
   ASSERT_EQ(to("baked.cmf").status, 0);
   fs::rename(Path("skill/tensors"), Path("baked"));
@@ -125,12 +134,15 @@ TEST_F(Defrag, AKeepSetOrZeroColumnsCutAConversion) {
 
   // What is wrong with a folder is said, and nothing is written.
   fs::remove(Path("bad.cmf"));
-  ASSERT_TRUE(WriteNpy(Path("skill/ffn_keep.npy"), NpyArray::FromBools({1, 43}, std::vector<int32_t>(43, 1))));
+  ASSERT_TRUE(
+      WriteNpy(Path("skill/ffn_keep.npy"), NpyArray::FromBools({1, 43}, std::vector<int32_t>(43, 1))));
   EXPECT_EQ(to("bad.cmf").status, 4);
-  ASSERT_TRUE(WriteNpy(Path("skill/ffn_keep.npy"), NpyArray::FromBools({1, 44}, std::vector<int32_t>(44, 0))));
+  ASSERT_TRUE(
+      WriteNpy(Path("skill/ffn_keep.npy"), NpyArray::FromBools({1, 44}, std::vector<int32_t>(44, 0))));
   EXPECT_EQ(to("bad.cmf").status, 5) << "no live neuron";
   fs::remove(Path("skill/ffn_keep.npy"));
-  ASSERT_TRUE(WriteNpy(Path("skill/tensors/model.layers.9.mlp.down_proj.weight.npy"), NpyArray::FromFloats({32, 44}, down)));
+  ASSERT_TRUE(WriteNpy(Path("skill/tensors/model.layers.9.mlp.down_proj.weight.npy"),
+                       NpyArray::FromFloats({32, 44}, down)));
   const Ran misspelt = to("bad.cmf");
   EXPECT_EQ(misspelt.status, 4);
   EXPECT_NE(misspelt.err.find("model.layers.9"), std::string::npos) << misspelt.err;

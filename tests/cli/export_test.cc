@@ -20,14 +20,17 @@ class Export : public CliTest {
 TEST_F(Export, EveryFamilyComesBackWithTheSameTensorsAndLogits) {
   int families = 0;
   for (const auto& entry : fs::directory_iterator(Data("engine"))) {
-    if (!fs::exists(entry.path() / "config.json") || !fs::exists(entry.path() / "model.safetensors")) continue;
+    if (!fs::exists(entry.path() / "config.json") || !fs::exists(entry.path() / "model.safetensors"))
+      continue;
     const std::string name = entry.path().filename().string();
     const std::string source = entry.path().string(), cmf = Path(name + ".cmf"), out = Path(name);
     ASSERT_EQ(Run({"convert", "-q", "--model", source, "--output", cmf, "--quant", "f32"}).status, 0) << name;
     const Ran exported = Run({"export", cmf, "--output", out, "--dtype", "f32", "--json"});
     ASSERT_EQ(exported.status, 0) << name << ": " << exported.err;
     EXPECT_TRUE(exported.err.empty()) << exported.err;
-    ASSERT_EQ(Run({"convert", "-q", "--model", out, "--output", Path("again.cmf"), "--quant", "f32"}).status, 0) << name;
+    ASSERT_EQ(Run({"convert", "-q", "--model", out, "--output", Path("again.cmf"), "--quant", "f32"}).status,
+              0)
+        << name;
     const Json diff = Diff(cmf, Path("again.cmf"));
     EXPECT_TRUE(diff["tensors"]["changed"].empty()) << name << diff["tensors"]["changed"][0];
     EXPECT_TRUE(diff["tensors"]["only_a"].empty() && diff["tensors"]["only_b"].empty()) << name;
@@ -73,7 +76,8 @@ TEST_F(Export, WritesTokenizerTemplateAndIds) {
             Run({"tokenize", "--text", "Once upon a time"}).out);
   const std::string messages = Path("messages.json");
   std::ofstream(messages) << R"([{"role":"user","content":"hello"}])";
-  EXPECT_EQ(Run({"template", Path("out"), "--messages", messages}).out, Run({"template", "--messages", messages}).out);
+  EXPECT_EQ(Run({"template", Path("out"), "--messages", messages}).out,
+            Run({"template", "--messages", messages}).out);
   const Json config = ParseJson(Slurp(Path("out/config.json")), "config").value();
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
 }
@@ -85,7 +89,8 @@ TEST_F(Export, PassesNoDamageOn) {
     const Json info = Run({"info", Data(name).string(), "--json"}).json();
     std::vector<std::pair<std::string, size_t>> places;
     for (const Json& tensor : info["tensors"])
-      places.emplace_back("tensor '" + tensor["name"].get<std::string>() + "'", tensor["offset"].get<size_t>());
+      places.emplace_back("tensor '" + tensor["name"].get<std::string>() + "'",
+                          tensor["offset"].get<size_t>());
     for (const Json& section : info["sections"])
       if (section["name"] == "vocab") places.emplace_back("vocab", section["offset"].get<size_t>());
     ASSERT_EQ(places.size(), info["tensors"].size() + 1) << "with a tokenizer";
@@ -107,7 +112,8 @@ TEST_F(Export, SkillsAndTasksComeOutAsTheModelsTheyAre) {
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     const Ran ran = Run(arguments);
     EXPECT_EQ(ran.status, 0) << model << ran.err;
-    return ran.status == 0 ? ran.json()["positions"][0]["logits"].get<std::vector<double>>() : std::vector<double>();
+    return ran.status == 0 ? ran.json()["positions"][0]["logits"].get<std::vector<double>>()
+                           : std::vector<double>();
   };
   for (const auto& [name, flag, value] : {std::tuple{"py-tiny-skills.cmf", "--skill", "sql"},
                                           {"py-tiny-skills.cmf", "--skill", "poet"},

@@ -12,12 +12,13 @@ class Info : public CliTest {
 TEST_F(Info, ShowsSectionsRolesAndEncodings) {
   const Ran ran = Run({"info", Cmf("py-tiny-q4_block-masks.cmf")});
   ASSERT_EQ(ran.status, 0) << ran.err;
-  for (const char* word : {"by section", "by role", "by encoding", "weights", "masks", "q4_block", "attention",
-                           "feed-forward", "█", "task 'general'", "intact"}) {
+  for (const char* word : {"by section", "by role", "by encoding", "weights", "masks", "q4_block",
+                           "attention", "feed-forward", "█", "task 'general'", "intact"}) {
     EXPECT_NE(ran.out.find(word), std::string::npos) << word << "\n" << ran.out;
   }
   EXPECT_EQ(ran.out.find('\033'), std::string::npos) << "no colours into a pipe";
-  EXPECT_NE(Run({"info", Cmf("bad/header-byte-flipped.cmf")}).out.find("header: its hash is"), std::string::npos);
+  EXPECT_NE(Run({"info", Cmf("bad/header-byte-flipped.cmf")}).out.find("header: its hash is"),
+            std::string::npos);
   EXPECT_NE(Run({"info", Cmf("py-tiny-sharded-00002-of-00004.cmf")}).out.find("by shard"), std::string::npos);
   EXPECT_NE(Run({"info", Cmf("py-tiny-skills.cmf")}).out.find("skill "), std::string::npos);
 }

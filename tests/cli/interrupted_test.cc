@@ -28,13 +28,14 @@ class Interrupted : public CliTest {
   }
   /// Runs with the fault at the n-th change of a file.
   Ran Struck(const std::vector<std::string>& arguments, const char* fault, int n) {
-    return Run(arguments, "",
-               {"LD_PRELOAD=" + shim_.string(), std::string("FAULT=") + fault,
-                "FAULT_AT=" + std::to_string(n)});
+    return Run(
+        arguments, "",
+        {"LD_PRELOAD=" + shim_.string(), std::string("FAULT=") + fault, "FAULT_AT=" + std::to_string(n)});
   }
   [[nodiscard]] std::set<std::string> Names() const {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_ / "out")) names.insert(entry.path().filename().string());
+    for (const auto& entry : fs::directory_iterator(folder_ / "out"))
+      names.insert(entry.path().filename().string());
     return names;
   }
   void Clear() {
@@ -72,7 +73,8 @@ TEST_F(Interrupted, AConversionKilledAtAnyWriteIsTakenUpAgain) {
 
 TEST_F(Interrupted, WhatWasDoneIsNotDoneAgain) {
   const std::string out = Path("out/o.cmf");
-  const std::vector<std::string> convert = {"convert", "--model", kCheckpoint, "--output", out, "--json", "--resume"};
+  const std::vector<std::string> convert = {"convert", "--model", kCheckpoint, "--output",
+                                            out,       "--json",  "--resume"};
   ASSERT_EQ(Struck(convert, "kill", 25).status, 128 + SIGKILL);
   const Ran again = Run(convert);
   ASSERT_EQ(again.status, 0) << again.err;
@@ -90,7 +92,8 @@ TEST_F(Interrupted, WhatWasDoneIsNotDoneAgain) {
   std::vector<std::string> copied = convert;
   copied[2] = Path("copy");
   ASSERT_EQ(Struck(copied, "kill", 25).status, 128 + SIGKILL);
-  fs::last_write_time(Path("copy/model.safetensors"), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::last_write_time(Path("copy/model.safetensors"),
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
   EXPECT_EQ(Run(copied).json()["resumed"], 0);
   ASSERT_EQ(Struck(convert, "kill", 25).status, 128 + SIGKILL);
   {
@@ -120,7 +123,8 @@ TEST_F(Interrupted, TerminationAndFullDisksLeaveTheOldFileAndNothingElse) {
     for (const Case& c : {Case{"full", 6}, Case{"term", 130}, Case{"hup", 130}}) {
       struct sigaction hangup = {};
       ::sigaction(SIGHUP, nullptr, &hangup);
-      if (std::string(c.fault) == "hup" && hangup.sa_handler == SIG_IGN) continue;  // run under nohup: it has no effect
+      if (std::string(c.fault) == "hup" && hangup.sa_handler == SIG_IGN)
+        continue;  // run under nohup: it has no effect
       int n = 1;
       for (; n < kMostCalls; ++n) {
         Clear();
@@ -153,8 +157,9 @@ TEST_F(Interrupted, ASourceThatChangesMeanwhileIsNoticed) {
     Clear();
     std::ofstream(out) << "precious";
     fs::last_write_time(weights, fs::file_time_type::clock::now());
-    const Ran ran = Run(convert, "", {"LD_PRELOAD=" + shim_.string(), "FAULT=touch", "FAULT_AT=" + std::to_string(n),
-                                      "FAULT_PATH=" + weights});
+    const Ran ran = Run(convert, "",
+                        {"LD_PRELOAD=" + shim_.string(), "FAULT=touch", "FAULT_AT=" + std::to_string(n),
+                         "FAULT_PATH=" + weights});
     ASSERT_EQ(Names(), std::set<std::string>{"o.cmf"}) << n;
     if (ran.status == 0) break;  // changed after the last look at it
     ++refused;
@@ -170,7 +175,9 @@ TEST_F(Interrupted, ASetOrAFolderAppearsWholeOrNotAtAll) {
   for (const char* fault : {"kill", "full"}) {
     for (int n = 1; n < kMostCalls; ++n) {
       Clear();
-      const Ran ran = Struck({"shard", "-q", Path("m.cmf"), "--output-prefix", Path("out/s"), "--shard-max-gb", "2e-5"}, fault, n);
+      const Ran ran =
+          Struck({"shard", "-q", Path("m.cmf"), "--output-prefix", Path("out/s"), "--shard-max-gb", "2e-5"},
+                 fault, n);
       if (ran.status == 0) break;
       // All are complete before the first appears; killed between two names, the set misses a shard and says so.
       for (const std::string& name : Names()) {

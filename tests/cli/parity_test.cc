@@ -57,7 +57,8 @@ TEST_F(Parity, CopiesOfTheWeightsAnswerAsTheMappedFileDoes) {
       Run({"convert", "--model", CMFORGE_TEST_DATA "/engine/llama", "--quant", "q8", "--output", file});
   ASSERT_EQ(convert.status, 0) << convert.err;
   const auto tokens = [&](std::vector<std::string> flags) {
-    std::vector<std::string> arguments = {"generate", file, "--tokens", "1,2,3", "-n", "8", "--greedy", "--ignore-eos", "--json"};
+    std::vector<std::string> arguments = {"generate", file,       "--tokens",     "1,2,3", "-n",
+                                          "8",        "--greedy", "--ignore-eos", "--json"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     const Ran ran = Run(arguments);
     EXPECT_EQ(ran.status, 0) << ran.err;

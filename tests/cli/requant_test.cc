@@ -34,7 +34,8 @@ TEST_F(Requant, TakesFoldersFilesAndAnyShard) {
     EXPECT_EQ(Run({"verify", Path("out.cmf")}).status, 0) << source;
     EXPECT_TRUE(Run({"info", Path("out.cmf"), "--json"}).json()["header"].value("shard", Json()).is_null());
   }
-  const Ran bare = Run({"requant", Data("checkpoint/odd-ffn-width/model.safetensors"), "-o", Path("x.cmf"), "--quant", "q8"});
+  const Ran bare = Run(
+      {"requant", Data("checkpoint/odd-ffn-width/model.safetensors"), "-o", Path("x.cmf"), "--quant", "q8"});
   EXPECT_EQ(bare.status, 2);
   EXPECT_NE(bare.err.find("config.json"), std::string::npos) << bare.err;
 }
@@ -51,7 +52,8 @@ TEST_F(Requant, KeepsMasksSkillsTokenizerAndForeignKeys) {
     const Json after = Run({"info", Path("out.cmf"), "--json"}).json();
     EXPECT_EQ(after["skills"], before["skills"]);
     EXPECT_EQ(after["masks"], before["masks"]);
-    for (const char* key : {"arch", "tokenizer_config"}) EXPECT_EQ(after["header"][key], before["header"][key]) << key;
+    for (const char* key : {"arch", "tokenizer_config"})
+      EXPECT_EQ(after["header"][key], before["header"][key]) << key;
     for (const auto& [key, value] : before["header"]["provenance"].items())
       EXPECT_EQ(after["header"]["provenance"][key], value) << key;
     EXPECT_EQ(after["header"]["provenance"]["requant"]["quant"], "q8");
@@ -74,7 +76,8 @@ TEST_F(Requant, InPlaceChangesEncodingsAndNothingElse) {
   EXPECT_EQ(encodings["lm_head.weight"], "q4_tiled");
   EXPECT_EQ(encodings["model.layers.0.mlp.up_proj.weight"], "q4tp");
   EXPECT_EQ(Run({"verify", path}).status, 0);
-  EXPECT_EQ(Run({"generate", path, "--tokens", "5,6,7", "-n", "4", "--greedy", "--json"}).status, before.status);
+  EXPECT_EQ(Run({"generate", path, "--tokens", "5,6,7", "-n", "4", "--greedy", "--json"}).status,
+            before.status);
 }
 
 TEST_F(Requant, RefusesByName) {
@@ -108,7 +111,8 @@ TEST_F(Requant, RouterCountsSpendTheBitsOfExperts) {
   std::ofstream(Path("s.json")) << R"({"0":[90,3,40,0,25,12],"1":[5,60,1,77,9,30]})";
   std::ofstream(Path("few.json")) << R"({"0":[90,3,40]})";
   const auto vbit = [&](const std::string& output, std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"requant", source, "-o", Path(output), "--quant", "vbit", "--mean-bits", "4.25"};
+    std::vector<std::string> arguments = {"requant", source, "-o",          Path(output),
+                                          "--quant", "vbit", "--mean-bits", "4.25"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Run(arguments);
   };
@@ -119,7 +123,8 @@ TEST_F(Requant, RouterCountsSpendTheBitsOfExperts) {
     const std::string part = ".0.mlp.experts." + std::to_string(expert) + ".gate_proj";
     const Json info = Run({"info", Path(file), "--json"}).json();
     for (const Json& tensor : info["tensors"]) {
-      if (tensor["name"].get<std::string>().find(part) != std::string::npos) return tensor["nbytes"].get<int64_t>();
+      if (tensor["name"].get<std::string>().find(part) != std::string::npos)
+        return tensor["nbytes"].get<int64_t>();
     }
     return int64_t{0};
   };
@@ -128,7 +133,8 @@ TEST_F(Requant, RouterCountsSpendTheBitsOfExperts) {
   const Ran few = vbit("x.cmf", {"--moe-stats", Path("few.json")});
   EXPECT_EQ(few.status, 2) << few.err;
   EXPECT_NE(few.err.find("layer 0 has counts of 3 experts"), std::string::npos) << few.err;
-  const Ran unused = Run({"requant", source, "-o", Path("x.cmf"), "--quant", "q8", "--moe-stats", Path("s.json")});
+  const Ran unused =
+      Run({"requant", source, "-o", Path("x.cmf"), "--quant", "q8", "--moe-stats", Path("s.json")});
   EXPECT_EQ(unused.status, 2) << unused.err;
   EXPECT_FALSE(fs::exists(Path("x.cmf")));
   // And every role has what it should, as info says.
@@ -150,7 +156,8 @@ TEST_F(Requant, ReservedEncodingsAreRefusedByNameAndRawBytesStay) {
     const Ran ran = Run({"requant", path, "-o", Path("x.cmf"), "--quant", "q8"});
     EXPECT_EQ(ran.status, 5) << ran.err;
     EXPECT_NE(ran.err.find(name), std::string::npos) << ran.err;
-    const Ran dequant = Run({"dequant", path, "--tensor", Run({"info", path, "--json"}).json()["tensors"][0]["name"]});
+    const Ran dequant =
+        Run({"dequant", path, "--tensor", Run({"info", path, "--json"}).json()["tensors"][0]["name"]});
     EXPECT_EQ(dequant.status, 5) << dequant.err;
     EXPECT_NE(dequant.err.find(name), std::string::npos) << dequant.err;
   }

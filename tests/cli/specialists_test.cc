@@ -41,11 +41,12 @@ TEST_F(SpecialistsCli, MeasuringCommandsUseAMaskOnlyWhenAsked) {
   const Ran unknown = Run({"logits", model, "--tokens", "3", "--task", "prose"});
   EXPECT_EQ(unknown.status, 3);
   EXPECT_NE(unknown.err.find("coding"), std::string::npos) << unknown.err;
-  const Ran warned = Run({"generate", model, "--tokens", "3,17", "-n", "2", "--greedy", "--task", "coding", "--json"});
+  const Ran warned =
+      Run({"generate", model, "--tokens", "3,17", "-n", "2", "--greedy", "--task", "coding", "--json"});
   EXPECT_EQ(warned.status, 0);
   EXPECT_NE(warned.err.find("never measured"), std::string::npos) << warned.err;
-  EXPECT_EQ(Run({"bench", model, "--task", "coding", "--prompt-tokens", "4", "--gen-tokens", "2", "--repeat", "1",
-                 "--json"})
+  EXPECT_EQ(Run({"bench", model, "--task", "coding", "--prompt-tokens", "4", "--gen-tokens", "2", "--repeat",
+                 "1", "--json"})
                 .json()["task"],
             "coding");
 }
@@ -53,10 +54,12 @@ TEST_F(SpecialistsCli, MeasuringCommandsUseAMaskOnlyWhenAsked) {
 TEST_F(SpecialistsCli, MasksAreAddedListedAndRemovedInPlace) {
   const std::string model = Copy("rs-qwen3-q8.cmf");
   const Json before = Info(model);
-  const int64_t layers = before["header"]["arch"]["num_layers"], width = before["header"]["arch"]["intermediate_size"];
+  const int64_t layers = before["header"]["arch"]["num_layers"],
+                width = before["header"]["arch"]["intermediate_size"];
   const std::string bytes = Slurp(model);
   const Json dense = Logits(model);
-  const Ran added = Run({"mask", "add", model, "--name", "half", "--keep", Keep("half.npy", layers, width, 2), "--json"});
+  const Ran added =
+      Run({"mask", "add", model, "--name", "half", "--keep", Keep("half.npy", layers, width, 2), "--json"});
   ASSERT_EQ(added.status, 0) << added.err;
   EXPECT_EQ(added.json()["quality"], nullptr);
   EXPECT_EQ(Slurp(model).substr(128, bytes.size() - 128), bytes.substr(128)) << "append-only";
@@ -69,11 +72,15 @@ TEST_F(SpecialistsCli, MasksAreAddedListedAndRemovedInPlace) {
   EXPECT_EQ(list["masks"][0]["layers"][0]["neurons"], (width + 1) / 2);
   EXPECT_EQ(Info(model)["masks"][0]["priority"], "Normal");
 
-  EXPECT_EQ(Run({"mask", "add", model, "--name", "half", "--keep", Path("half.npy")}).status, 2) << "the name is taken";
+  EXPECT_EQ(Run({"mask", "add", model, "--name", "half", "--keep", Path("half.npy")}).status, 2)
+      << "the name is taken";
   EXPECT_EQ(Run({"mask", "add", model, "--name", "none", "--keep", Path("half.npy")}).status, 2);
-  EXPECT_EQ(Run({"mask", "add", model, "--name", "odd", "--keep", Keep("odd.npy", layers, width + 1, 2)}).status, 2);
+  EXPECT_EQ(
+      Run({"mask", "add", model, "--name", "odd", "--keep", Keep("odd.npy", layers, width + 1, 2)}).status,
+      2);
   std::ofstream(Path("claim.json")) << R"({"metric":"heldout_ppl_ratio","value":1.0})";
-  const Ran claimed = Run({"mask", "add", model, "--name", "claim", "--keep", Path("half.npy"), "--quality", Path("claim.json")});
+  const Ran claimed = Run(
+      {"mask", "add", model, "--name", "claim", "--keep", Path("half.npy"), "--quality", Path("claim.json")});
   EXPECT_EQ(claimed.status, 2) << "a figure without its evidence";
   EXPECT_NE(claimed.err.find("baseline_dense"), std::string::npos) << claimed.err;
 
@@ -89,12 +96,16 @@ TEST_F(SpecialistsCli, ConvertTakesMasksAndWritesTheIndexOnlyOnRequest) {
   fs::create_directories(Path("masks"));
   Keep("masks/half.npy", config["num_hidden_layers"], config["intermediate_size"], 2);
   const std::string out = Path("masked.cmf"), indexed = Path("indexed.cmf");
-  const Ran ran = Run({"convert", "--model", source, "--output", out, "--masks", Path("masks"), "--quant", "f32"});
+  const Ran ran =
+      Run({"convert", "--model", source, "--output", out, "--masks", Path("masks"), "--quant", "f32"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(Info(out)["masks"][0]["name"], "half");
   EXPECT_EQ(Info(out)["default_task"], "half");
   EXPECT_EQ(Info(out)["sparse_index"], 0);
-  ASSERT_EQ(Run({"convert", "--model", source, "--output", indexed, "--masks", Path("masks"), "--sparse-index"}).status, 0);
+  ASSERT_EQ(
+      Run({"convert", "--model", source, "--output", indexed, "--masks", Path("masks"), "--sparse-index"})
+          .status,
+      0);
   EXPECT_GT(Info(indexed)["sparse_index"], 0);
   EXPECT_EQ(Run({"verify", indexed}).status, 0);
   EXPECT_EQ(Run({"convert", "--model", source, "--output", indexed, "--sparse-index"}).status, 2);
@@ -119,8 +130,8 @@ TEST_F(SpecialistsCli, SkillsRunByIdBlendAndRoute) {
   ASSERT_EQ(ranking["ranking"].size(), 2u);
   EXPECT_NEAR(ranking["ranking"][0]["energy"].get<double>(), 0.09280237, 1e-5);
   EXPECT_EQ(Logits(model, {"--skill", "auto"}), sql);
-  const Ran dynamic = Run({"generate", model, "--tokens", "3,17,42,9,88,21,4,5", "-n", "4", "--greedy", "--ignore-eos",
-                           "--json", "--route-dynamic"});
+  const Ran dynamic = Run({"generate", model, "--tokens", "3,17,42,9,88,21,4,5", "-n", "4", "--greedy",
+                           "--ignore-eos", "--json", "--route-dynamic"});
   EXPECT_EQ(dynamic.status, 0) << dynamic.err;
   EXPECT_EQ(dynamic.json()["tokens"].size(), 4u);
 
@@ -131,15 +142,19 @@ TEST_F(SpecialistsCli, SkillsRunByIdBlendAndRoute) {
   EXPECT_EQ(Run({"skill", "remove", model, "sql"}).status, 3);
   EXPECT_EQ(Logits(model), backbone);
   EXPECT_EQ(Run({"verify", model}).status, 0);
-  EXPECT_EQ(Run({"route", Copy("rs-qwen3-q8.cmf", "plain.cmf"), "--tokens", "3", "--json"}).json()["winner"], nullptr);
+  EXPECT_EQ(Run({"route", Copy("rs-qwen3-q8.cmf", "plain.cmf"), "--tokens", "3", "--json"}).json()["winner"],
+            nullptr);
 }
 
 TEST_F(SpecialistsCli, ASkillFromADonorAndItsWayAsAFile) {
-  const std::string base = Copy("rs-qwen3-vbit.cmf", "base.cmf"), donor = Copy("rs-skillapplied.cmf", "donor.cmf");
+  const std::string base = Copy("rs-qwen3-vbit.cmf", "base.cmf"),
+                    donor = Copy("rs-skillapplied.cmf", "donor.cmf");
   // Bake, export, apply.
-  const Ran baked = Run({"skill", "bake", base, "--from", donor, "--output", Path("specialist.cmf"), "--json"});
+  const Ran baked =
+      Run({"skill", "bake", base, "--from", donor, "--output", Path("specialist.cmf"), "--json"});
   ASSERT_EQ(baked.status, 0) << baked.err;
-  ASSERT_EQ(Run({"skill", "export", Path("specialist.cmf"), "--base", base, "-o", Path("law.cmf")}).status, 0);
+  ASSERT_EQ(Run({"skill", "export", Path("specialist.cmf"), "--base", base, "-o", Path("law.cmf")}).status,
+            0);
   ASSERT_EQ(Run({"skill", "apply", base, Path("law.cmf"), "-o", Path("applied.cmf")}).status, 0);
   EXPECT_EQ(Logits(Path("applied.cmf")), Logits(Path("specialist.cmf")));
   const auto hashes = [&](const std::string& file) {
@@ -151,10 +166,15 @@ TEST_F(SpecialistsCli, ASkillFromADonorAndItsWayAsAFile) {
   const Ran run = Run({"run", Path("law.cmf"), "--prompt", "x"});
   EXPECT_EQ(run.status, Run({"logits", Path("law.cmf"), "--tokens", "3"}).status);
   EXPECT_NE(Run({"logits", Path("law.cmf"), "--tokens", "3"}).err.find("skill apply"), std::string::npos);
-  EXPECT_EQ(Run({"skill", "export", Path("specialist.cmf"), "--base", base, "-o", Path("x.cmf"), "--id", "../x"}).status, 2);
-  EXPECT_EQ(Run({"skill", "apply", donor, Path("law.cmf"), "-o", Path("no.cmf")}).status, 2) << "another base";
+  EXPECT_EQ(
+      Run({"skill", "export", Path("specialist.cmf"), "--base", base, "-o", Path("x.cmf"), "--id", "../x"})
+          .status,
+      2);
+  EXPECT_EQ(Run({"skill", "apply", donor, Path("law.cmf"), "-o", Path("no.cmf")}).status, 2)
+      << "another base";
   EXPECT_EQ(Run({"skill", "apply", donor, Path("law.cmf"), "-o", Path("forced.cmf"), "--force"}).status, 0);
-  EXPECT_EQ(Run({"skill", "apply", base, Path("law.cmf"), "-o", base}).status, 2) << "not over its own source";
+  EXPECT_EQ(Run({"skill", "apply", base, Path("law.cmf"), "-o", base}).status, 2)
+      << "not over its own source";
 
   // The same donor as a skill in the file.
   const std::string bytes = Slurp(base);
@@ -173,7 +193,8 @@ TEST_F(SpecialistsCli, ASkillFromADonorAndItsWayAsAFile) {
 
 TEST_F(SpecialistsCli, ChatSwitchesTasksAndSkills) {
   const std::string model = Copy("py-tiny-skills.cmf");
-  const Ran ran = Run({"chat", model, "-n", "2", "--greedy"}, "/skill\n/skill sql\n/skill\n/task\n/task prose\n/skill none\n/skill\n");
+  const Ran ran = Run({"chat", model, "-n", "2", "--greedy"},
+                      "/skill\n/skill sql\n/skill\n/task\n/task prose\n/skill none\n/skill\n");
   if (ran.status == 3) GTEST_SKIP() << "the file has no tokenizer";
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_NE(ran.out.find("sql\n"), std::string::npos) << ran.out;

@@ -100,8 +100,9 @@ TEST_F(Text, ChatsThroughAPipe) {
 
 TEST_F(Text, ChatsInJsonLines) {
   std::ofstream(Path("load.json")) << R"(["no message"])";
-  const Ran ran = Run({"chat", "--greedy", "--json"}, "What color is the sky?\n/tokens\n/nonsense\n/set top-k -3\n\xFF\n/load " +
-                                                          Path("load.json") + "\n/reset\nWhat color is the sky?\n");
+  const Ran ran = Run({"chat", "--greedy", "--json"},
+                      "What color is the sky?\n/tokens\n/nonsense\n/set top-k -3\n\xFF\n/load " +
+                          Path("load.json") + "\n/reset\nWhat color is the sky?\n");
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.err, "");
   std::istringstream lines(ran.out);
@@ -114,7 +115,8 @@ TEST_F(Text, ChatsInJsonLines) {
   EXPECT_TRUE(answers[6].contains("info"));  // forgotten
   for (const size_t wrong : {2, 3, 4, 5}) EXPECT_TRUE(answers[wrong].contains("error")) << ran.out;
   EXPECT_EQ(answers[7]["text"], "The sky is blue.");
-  EXPECT_EQ(Run({"run", "--greedy", "--json"}, "What color is the sky?\n").json()["text"], "The sky is blue.");
+  EXPECT_EQ(Run({"run", "--greedy", "--json"}, "What color is the sky?\n").json()["text"],
+            "The sky is blue.");
 }
 
 TEST_F(Text, AStateContinuesWhereItWasSaved) {
@@ -136,8 +138,10 @@ TEST_F(Text, AStateContinuesWhereItWasSaved) {
 
 TEST_F(Text, PlainTextTakesNoFlagsOfTheTemplate) {
   std::ofstream(Path("tools.json")) << "[]";
-  const std::vector<std::vector<std::string>> plain = {{"--save-state", Path("s")}, {"--state", Path("s")}, {"--raw"}};
-  const std::vector<std::vector<std::string>> templated = {{"--system", "Be brief."}, {"--no-think"}, {"--tools", Path("tools.json")}};
+  const std::vector<std::vector<std::string>> plain = {
+      {"--save-state", Path("s")}, {"--state", Path("s")}, {"--raw"}};
+  const std::vector<std::vector<std::string>> templated = {
+      {"--system", "Be brief."}, {"--no-think"}, {"--tools", Path("tools.json")}};
   for (const auto& a : plain) {
     for (const auto& b : templated) {
       std::vector<std::string> arguments = {"run", "--prompt", "Once", "-n", "1"};

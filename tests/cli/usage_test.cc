@@ -12,8 +12,10 @@ using Usage = CliTest;
 TEST_F(Usage, EveryCommandHasHelpWithAnExample) {
   const Ran help = Run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"convert", "info", "verify", "sign", "shard", "unshard", "compact", "diff", "export", "defrag", "dequant", "run", "chat", "logits", "generate",
-                              "tokenize", "detokenize", "ppl", "bench", "template", "jinja", "mask", "skill", "route"}) {
+  for (const char* command :
+       {"convert",    "info",   "verify",  "sign",     "shard", "unshard", "compact",  "diff",
+        "export",     "defrag", "dequant", "run",      "chat",  "logits",  "generate", "tokenize",
+        "detokenize", "ppl",    "bench",   "template", "jinja", "mask",    "skill",    "route"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
     const Ran one = Run({command, "--help"});
     EXPECT_EQ(one.status, 0) << command;
@@ -92,7 +94,8 @@ std::vector<Flag> Flags(const std::string& help) {
     if (const size_t env = line.find("(Env:"); env != line.npos) {
       const size_t close = line.find(')', env);
       flag.variable = line.substr(env + 5, close - env - 5);
-      flag.meaning = line.substr(std::min(line.size(), std::max(close + 1, line.find_first_not_of(' ', close + 1))));
+      flag.meaning =
+          line.substr(std::min(line.size(), std::max(close + 1, line.find_first_not_of(' ', close + 1))));
     }
     flags.push_back(flag);
   }
@@ -160,7 +163,8 @@ TEST_F(EveryCommand, RefusesNumbersThatMakeNoSenseByName) {
         auto words = command.words;
         words.push_back(flag.name + "=" + value);
         const Ran ran = Run(words);
-        EXPECT_EQ(ran.status, 2) << command.words.back() << " " << flag.name << "=" << value << " " << ran.err;
+        EXPECT_EQ(ran.status, 2) << command.words.back() << " " << flag.name << "=" << value << " "
+                                 << ran.err;
         EXPECT_NE(ran.err.find(flag.name.substr(2)), std::string::npos) << ran.err;
       }
     }
@@ -171,7 +175,8 @@ TEST_F(Usage, AVariableOfAnotherCommandDoesNotDisturb) {
   const std::vector<std::string> command = {"generate", "--tokens", "11,12", "--greedy", "--json", "-n", "2"};
   const Ran plain = Run(command);
   ASSERT_EQ(plain.status, 0) << plain.err;
-  EXPECT_EQ(Run(command, "", {"CMFORGE_REPEAT=x", "CMFORGE_PPL_CONTEXT=-1", "CMFORGE_MEAN_BITS=99"}).out, plain.out);
+  EXPECT_EQ(Run(command, "", {"CMFORGE_REPEAT=x", "CMFORGE_PPL_CONTEXT=-1", "CMFORGE_MEAN_BITS=99"}).out,
+            plain.out);
 }
 
 TEST_F(Usage, FlagsWinOverVariablesThatAllCommandsShare) {
@@ -190,7 +195,8 @@ TEST_F(Usage, AnUnknownInstructionSetIsTheFlagsFault) {
   for (const char* command : {"info", "verify", "run", "logits", "tokenize"}) {
     const Ran ran = Run({command, "--isa", "sse9", std::string(command) == "logits" ? "--tokens=1" : "x"});
     EXPECT_EQ(ran.status, 2) << command;
-    EXPECT_EQ(ran.err.find("cmforge: error: --isa: unknown instruction set 'sse9': choose one of reference"), 0u)
+    EXPECT_EQ(ran.err.find("cmforge: error: --isa: unknown instruction set 'sse9': choose one of reference"),
+              0u)
         << ran.err;
   }
 }

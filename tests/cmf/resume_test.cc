@@ -32,7 +32,8 @@ class ResumedWrite : public InFolder {
       EXPECT_TRUE(writer->Add(contents_.names[i], view->dtype, view->shape, view->bytes));
     }
     if (count <= contents_.names.size()) return taken;
-    EXPECT_TRUE(writer->Finish({.masks = &contents_.masks, .tokenizer_json = contents_.tokenizer_json, .sparse_index = true}));
+    EXPECT_TRUE(writer->Finish(
+        {.masks = &contents_.masks, .tokenizer_json = contents_.tokenizer_json, .sparse_index = true}));
     EXPECT_TRUE(writer->Commit());
     return taken;
   }
@@ -98,7 +99,8 @@ TEST_F(ResumedWrite, LeavesNothingUnlessItIsKeptAndLetsOneWriteAtATime) {
   {
     auto first = Writer::Resume(path_, contents_.header, contents_.names, kKept);
     ASSERT_TRUE(first);
-    const auto second = Writer::Resume(path_, contents_.header, contents_.names, {.key = 7, .go_on = false, .keep = false});
+    const auto second =
+        Writer::Resume(path_, contents_.header, contents_.names, {.key = 7, .go_on = false, .keep = false});
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().kind, ErrorKind::kIo);
     EXPECT_EQ(Entries(), 2u) << "what the first one writes is not the second one's to remove";

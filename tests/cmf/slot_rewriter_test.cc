@@ -58,13 +58,15 @@ class RewriteSlots : public InFolder {
       return -1;
     }
     const auto report = Verify(*file, pool_);
-    EXPECT_TRUE(report->ok()) << when << ": " << report->problems[0].where << ": " << report->problems[0].what;
+    EXPECT_TRUE(report->ok()) << when << ": " << report->problems[0].where << ": "
+                              << report->problems[0].what;
     EXPECT_EQ(file->masks().masks.size(), 2u);
     EXPECT_EQ(file->header().skills.size(), 1u);
     EXPECT_EQ(AsText(file->tokenizer_json()), R"({"model":{}})");
     int fresh = 0;
     for (const TensorInfo& tensor : file->tensors()) {
-      const auto now = file->Read(tensor.name), old = tensors_.Read(tensor.name), made = fresh_.Read(tensor.name);
+      const auto now = file->Read(tensor.name), old = tensors_.Read(tensor.name),
+                 made = fresh_.Read(tensor.name);
       const bool is_new = made && tensor.dtype == made->dtype && std::ranges::equal(now->bytes, made->bytes);
       EXPECT_TRUE(is_new || std::ranges::equal(now->bytes, old->bytes)) << when << ": " << tensor.name;
       fresh += is_new ? 1 : 0;
@@ -155,11 +157,13 @@ TEST_F(RewriteSlots, RefusesWhatDoesNotFit) {
   EXPECT_GE(rewriter.SlotSize("model.norm.weight"), 16u);
   EXPECT_LE(rewriter.SlotSize("model.norm.weight"), 64u);
   EXPECT_EQ(rewriter.SlotSize("not there"), 0u);
-  EXPECT_EQ(rewriter.Replace("not there", DType::kF16, std::vector<std::byte>(16)).error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(rewriter.Replace("not there", DType::kF16, std::vector<std::byte>(16)).error().kind,
+            ErrorKind::kUsage);
   EXPECT_EQ(rewriter.Replace("model.norm.weight", DType::kF16, std::vector<std::byte>(18)).error().kind,
             ErrorKind::kUsage);
-  EXPECT_EQ(rewriter.Replace("model.embed_tokens.weight", DType::kF32, std::vector<std::byte>(320)).error().kind,
-            ErrorKind::kUsage);
+  EXPECT_EQ(
+      rewriter.Replace("model.embed_tokens.weight", DType::kF32, std::vector<std::byte>(320)).error().kind,
+      ErrorKind::kUsage);
   // The last tensor ends with the data: 24 bytes of f32, and what follows is another section.
   EXPECT_EQ(rewriter.SlotSize("skill.sql.model.norm.weight"), 32u);
   EXPECT_TRUE(recorder.writes.empty());

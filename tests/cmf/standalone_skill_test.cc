@@ -57,7 +57,8 @@ void ExpectSameModel(const File& got, const File& want) {
     const auto a = got.Read(tensor.name).value(), b = want.Read(tensor.name).value();
     EXPECT_TRUE(std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end())) << tensor.name;
   }
-  EXPECT_EQ(PackMasks(got.masks(), got.mask_geometry()).value(), PackMasks(want.masks(), want.mask_geometry()).value());
+  EXPECT_EQ(PackMasks(got.masks(), got.mask_geometry()).value(),
+            PackMasks(want.masks(), want.mask_geometry()).value());
 }
 
 TEST_F(StandaloneSkill, AppliedIsTheSpecialistTensorForTensorAndMaskForMask) {
@@ -95,7 +96,8 @@ TEST_F(StandaloneSkill, RefusesWhatItWasNotCutFrom) {
   const auto refused = ApplySkill(*stranger, skill, false, folder_ / "no.cmf");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kUsage);
-  EXPECT_NE(refused.error().message.find(Hash64Hex(base_->dir_hash())), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find(Hash64Hex(base_->dir_hash())), std::string::npos)
+      << refused.error().message;
   EXPECT_NE(refused.error().message.find(Hash64Hex(stranger->dir_hash())), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "no.cmf"));
   RunControl control;
@@ -145,7 +147,8 @@ TEST_F(StandaloneSkill, AHostileIdIsRefusedWhenApplied) {
 
 TEST_F(StandaloneSkill, FilesOfTheReferenceToolsGoTogether) {
   const fs::path data = CMFORGE_TEST_DATA "/cmf";
-  const File base = File::Open(data / "rs-qwen3-vbit.cmf").value(), skill = File::Open(data / "rs-skillfile.cmf").value(),
+  const File base = File::Open(data / "rs-qwen3-vbit.cmf").value(),
+             skill = File::Open(data / "rs-skillfile.cmf").value(),
              expected = File::Open(data / "rs-skillapplied.cmf").value();
   EXPECT_TRUE(skill.is_skill_file());
   const auto applied = ApplySkill(base, skill, false, folder_ / "applied.cmf");

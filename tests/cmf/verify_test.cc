@@ -93,7 +93,8 @@ TEST_F(VerifyCmf, EveryFlippedByteIsFoundOrIsDocumentedDeadSpace) {
     random = random * 1103515245 + 12345;
     const unsigned any = random >> 16 & 0xFF;
     // Every bit in turn, and anything else a byte can become.
-    bad[i] ^= i % 2 == 0 || any == 0 ? static_cast<std::byte>(1u << (i / 2 % 8)) : static_cast<std::byte>(any);
+    bad[i] ^=
+        i % 2 == 0 || any == 0 ? static_cast<std::byte>(1u << (i / 2 % 8)) : static_cast<std::byte>(any);
     const auto opened = File::OpenBytes(bad, "bad");
     bool is_found = !opened;
     if (opened) {

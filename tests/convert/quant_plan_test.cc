@@ -63,8 +63,7 @@ TEST(PlanQuantization, KeepsPreciseWhatMustBePrecise) {
 TEST(PlanQuantization, F32KeepsEverything) {
   const auto plan = PlanQuantization(Model(), ParseQuantPreset("f32").value(), {});
   ASSERT_TRUE(plan);
-  for (const auto& t : plan->tensors)
-    EXPECT_EQ(t.dtype, DType::kF32);
+  for (const auto& t : plan->tensors) EXPECT_EQ(t.dtype, DType::kF32);
 }
 
 TEST(PlanQuantization, WritesExpertsRoleByRole) {

@@ -1,6 +1,5 @@
 // Other encodings from a file: recorded results of others, every encoding into every other, in place and not.
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -21,8 +20,8 @@ namespace fs = std::filesystem;
 class Requant : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (fmt::format("requant_{}_", ::getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::path(testing::TempDir()) / (fmt::format("requant_{}_", ::getpid()) +
+                                              testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -38,7 +37,8 @@ class Requant : public testing::Test {
   static ConvertOptions To(std::string_view quant, std::initializer_list<std::string_view> rules = {}) {
     ConvertOptions options;
     options.quant = ParseQuantPreset(quant).value();
-    for (const std::string_view rule : rules) options.tensor_quant.push_back(ParseTensorQuantRule(rule).value());
+    for (const std::string_view rule : rules)
+      options.tensor_quant.push_back(ParseTensorQuantRule(rule).value());
     return options;
   }
   Result<ConvertReport> Rewrite(const fs::path& from, const fs::path& to, const ConvertOptions& options) {
@@ -58,7 +58,8 @@ class Requant : public testing::Test {
   void ExpectSound(const fs::path& path) {
     const auto report = cmf::Verify(path, {}, pool_, {});
     ASSERT_TRUE(report) << report.error().message;
-    EXPECT_TRUE(report->ok()) << path << ": " << report->problems[0].where << ": " << report->problems[0].what;
+    EXPECT_TRUE(report->ok()) << path << ": " << report->problems[0].where << ": "
+                              << report->problems[0].what;
   }
   static void ExpectSameTensors(const fs::path& got_path, const fs::path& want_path, bool places) {
     const auto got = cmf::File::Open(got_path), want = cmf::File::Open(want_path);
@@ -106,7 +107,7 @@ TEST_F(Requant, InPlaceIsTheRecordedFile) {
 }
 
 TEST_F(Requant, EveryEncodingBecomesEveryOther) {
-  const char* const names[] = {"f32", "f16",  "bf16", "q8",  "q8_2f", "q4",   "q4t",       "q4tp",
+  const char* const names[] = {"f32",  "f16", "bf16", "q8",  "q8_2f", "q4",   "q4t",       "q4tp",
                                "q2tp", "q1",  "q1p",  "q1s", "q1t",   "vbit", "vbit_plain"};
   for (const char* from : names) {
     const fs::path source = folder_ / "from.cmf";
@@ -120,7 +121,8 @@ TEST_F(Requant, EveryEncodingBecomesEveryOther) {
       for (const TensorInfo& tensor : after->tensors()) {
         const TensorInfo& old = *before->Find(tensor.name);
         if (old.dtype == tensor.dtype) {
-          EXPECT_EQ(before->PlaceOf(old).hash, after->PlaceOf(tensor).hash) << from << " to " << to << tensor.name;
+          EXPECT_EQ(before->PlaceOf(old).hash, after->PlaceOf(tensor).hash)
+              << from << " to " << to << tensor.name;
         }
       }
     }
@@ -138,7 +140,8 @@ TEST_F(Requant, FromF32EqualsConvertingFromTheSource) {
 
 TEST_F(Requant, BlockAndTiledKeepTheirNumbers) {
   ASSERT_TRUE(Rewrite(Data("py-tiny-q4_block-masks.cmf"), folder_ / "tiled.cmf", To("q4t")));
-  const auto block = cmf::File::Open(Data("py-tiny-q4_block-masks.cmf")), tiled = cmf::File::Open(folder_ / "tiled.cmf");
+  const auto block = cmf::File::Open(Data("py-tiny-q4_block-masks.cmf")),
+             tiled = cmf::File::Open(folder_ / "tiled.cmf");
   int moved = 0;
   for (const TensorInfo& tensor : tiled->tensors()) {
     const auto now = Dequantize(*tiled->Read(tensor.name)), was = Dequantize(*block->Read(tensor.name));
@@ -214,7 +217,8 @@ TEST_F(Requant, TensorsThatDoNotFitStayAndAreReported) {
   const auto report = InPlace(path, To("q4tp", {"*norm*=keep"}));
   if (report) {
     EXPECT_FALSE(report->fallbacks.empty());
-    for (const auto& fallback : report->fallbacks) EXPECT_NE(fallback.reason.find("do not fit the slot of"), fallback.reason.npos);
+    for (const auto& fallback : report->fallbacks)
+      EXPECT_NE(fallback.reason.find("do not fit the slot of"), fallback.reason.npos);
   } else {
     EXPECT_EQ(report.error().kind, ErrorKind::kUsage);
     EXPECT_NE(report.error().message.find("use --output"), std::string::npos) << report.error().message;

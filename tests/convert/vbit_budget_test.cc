@@ -16,7 +16,8 @@ class Budget : public testing::Test {
     return cmf::File::Open(std::string(CMFORGE_TEST_DATA) + "/cmf/" + name).value();
   }
   /// Widths of the rows of all experts' tensors, encoded with these settings, by name.
-  std::map<std::string, std::vector<int>> Widths(const cmf::File& file, const char* quant, EncoderSettings settings) {
+  std::map<std::string, std::vector<int>> Widths(const cmf::File& file, const char* quant,
+                                                 EncoderSettings settings) {
     const QuantPlan plan = PlanQuantization(file, ParseQuantPreset(quant).value(), {}).value();
     const RunControl control;
     TensorEncoder encoder(file, plan, settings, pool_, control);
@@ -31,7 +32,8 @@ class Budget : public testing::Test {
     }
     return widths;
   }
-  static double Mean(const std::map<std::string, std::vector<int>>& widths, std::string_view begins, std::string_view ends) {
+  static double Mean(const std::map<std::string, std::vector<int>>& widths, std::string_view begins,
+                     std::string_view ends) {
     double sum = 0, count = 0;
     for (const auto& [name, rows] : widths) {
       if (!name.starts_with(begins) || !name.ends_with(ends)) continue;
@@ -48,7 +50,8 @@ TEST_F(Budget, EveryFamilyMeetsItsMean) {
   for (const double bits : {3.5, 4.25, 5.5}) {
     const auto widths = Widths(file, "vbit", {.mean_bits = bits});
     ASSERT_FALSE(widths.empty());
-    for (const char* projection : {"gate_proj.weight", "up_proj.weight"})  // down has 48 columns and falls back
+    for (const char* projection :
+         {"gate_proj.weight", "up_proj.weight"})  // down has 48 columns and falls back
       EXPECT_NEAR(Mean(widths, "model.layers.1.", projection), bits, 0.08) << projection;
   }
 }
@@ -90,7 +93,8 @@ TEST_F(Budget, RefusesCountsOfAnotherModel) {
       continue;
     }
     EXPECT_EQ(bias.error().kind, ErrorKind::kUsage);
-    EXPECT_NE(bias.error().message.find("layer 1 has counts of 3 experts"), std::string::npos) << bias.error().message;
+    EXPECT_NE(bias.error().message.find("layer 1 has counts of 3 experts"), std::string::npos)
+        << bias.error().message;
     ++refused;
   }
   EXPECT_EQ(refused, 18);
@@ -98,7 +102,8 @@ TEST_F(Budget, RefusesCountsOfAnotherModel) {
 
 TEST_F(Budget, DenseModelsHaveNoFamilies) {
   const cmf::File file = Open("py-tiny-f16.cmf");
-  EXPECT_FALSE(VbitBudget(PlanQuantization(file, ParseQuantPreset("vbit").value(), {}).value(), 4.25, nullptr).has_families());
+  EXPECT_FALSE(VbitBudget(PlanQuantization(file, ParseQuantPreset("vbit").value(), {}).value(), 4.25, nullptr)
+                   .has_families());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // A planned function runs without asking for memory.
 #include "coreml/allocation_counter.h"
-
 #include "coreml/tensors.h"
 #include "mil/text.h"
 
@@ -51,7 +50,9 @@ TEST(Allocation, NoneInAnyKindOfStep) {
   y = b.Op("matmul", {{"x", y}, {"y", x}, {"transpose_y", true}});
   y = b.Op("transpose", {{"x", y}, {"perm", std::vector<int32_t>{0, 2, 1}}});
   y = b.Op("pad", {{"x", y}, {"pad", std::vector<int32_t>{1, 1}}});
-  y = b.Op("conv", {{"x", y}, {"weight", mil::Floats(mil::DataType::kFloat16, {4, 6, 3}, std::vector<float>(72, 0.1f))}});
+  y = b.Op(
+      "conv",
+      {{"x", y}, {"weight", mil::Floats(mil::DataType::kFloat16, {4, 6, 3}, std::vector<float>(72, 0.1f))}});
   const mil::Var sorted = b.Ops("topk", {{"x", y}, {"k", 2}})[0];
   y = b.Op("cumsum", {{"x", sorted}, {"axis", 1}});
   y = b.Op("gather", {{"x", y}, {"indices", i}, {"axis", 1}});
@@ -78,8 +79,10 @@ TEST(Allocation, NoneInAnyKindOfStep) {
 /// A slice at a place that is only known when it runs, of a size the program declares.
 TEST(Allocation, NoneInASliceOfDeclaredSize) {
   const auto program = mil::ParseProgramText(
-      "program(1.3)\n{ func main<ios18>(tensor<fp16, [4, 2]> x, tensor<int32, [2]> i, tensor<int32, [2]> e) {\n"
-      "tensor<fp16, [2, 2]> y = slice_by_index(x = x, begin = i, end = e, end_mask = tensor<bool, [2]>([false, true]));\n"
+      "program(1.3)\n{ func main<ios18>(tensor<fp16, [4, 2]> x, tensor<int32, [2]> i, tensor<int32, [2]> e) "
+      "{\n"
+      "tensor<fp16, [2, 2]> y = slice_by_index(x = x, begin = i, end = e, end_mask = tensor<bool, "
+      "[2]>([false, true]));\n"
       "} -> (y); }");
   ASSERT_TRUE(program) << program.error().message;
   mil::Model model;
@@ -104,7 +107,8 @@ TEST(Allocation, NoneInASliceOfDeclaredSize) {
   const auto status = runner->Run(nullptr);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
-            "function 'main': slice_by_index 'y': the slice 0 to 3 of axis 0 (4 elements) does not hold 2 elements");
+            "function 'main': slice_by_index 'y': the slice 0 to 3 of axis 0 (4 elements) does not hold 2 "
+            "elements");
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ struct CaseVariant {
   bool is_open = false;    // dimensions of float inputs are not known to the program
 };
 
-inline constexpr CaseVariant kCaseVariants[] = {{"f32"}, {"fp16", true}, {"folded", false, true}, {"open", false, false, true}};
+inline constexpr CaseVariant kCaseVariants[] = {
+    {"f32"}, {"fp16", true}, {"folded", false, true}, {"open", false, false, true}};
 
 inline mil::Value CaseValue(const Json& json, bool is_half) {
   if (json.contains("text")) return mil::String(json.at("text"));

@@ -63,7 +63,8 @@ TEST(ComputeUnits, TheCpuAloneIsRefusedWithTheReason) {
   ASSERT_FALSE(backend);
   EXPECT_EQ(backend.error().kind, ErrorKind::kUnsupported);
   EXPECT_THAT(backend.error().message, testing::HasSubstr("NaN"));
-  for (const char* name : {"ne", "gpu", "all"}) EXPECT_TRUE(DefaultBackend({}, *ParseComputeUnits(name))) << name;
+  for (const char* name : {"ne", "gpu", "all"})
+    EXPECT_TRUE(DefaultBackend({}, *ParseComputeUnits(name))) << name;
   EXPECT_FALSE(ParseComputeUnits("tpu"));
 }
 

@@ -1,6 +1,6 @@
 // Programs with recorded outputs, states and decoded weights, executed.
-#include "coreml/tensors.h"
 #include "coreml/interpreter/weight.h"
+#include "coreml/tensors.h"
 
 namespace cmforge::coreml {
 namespace {
@@ -49,8 +49,7 @@ void CheckCase(const std::filesystem::path& model, const Json& recorded) {
         const std::vector<double> got = OutputOf(runner, index);
         EXPECT_TRUE(Near(got, wanted.data, setting.tolerance))
             << "call " << number << ", " << name << ", precision " << static_cast<int>(setting.precision);
-        const std::string key =
-            fmt::format("{} {} {}", number, name, static_cast<int>(setting.precision));
+        const std::string key = fmt::format("{} {} {}", number, name, static_cast<int>(setting.precision));
         if (!first.contains(key)) first[key] = got;
         EXPECT_EQ(got, first[key]) << "depends on the number of threads: " << key;
       }
@@ -99,8 +98,9 @@ TEST(Fixtures, OfTheCompilerGiveTheValuesItsProjectStates) {
         ASSERT_TRUE(runner) << runner.error().message;
         for (size_t i = 0; i < runner->inputs().size(); ++i) {
           const int index = static_cast<int>(i);
-          SetInput(*runner, index,
-                   std::vector<double>(static_cast<size_t>(*ElementCount(runner->inputs()[i].type.shape)), 0));
+          SetInput(
+              *runner, index,
+              std::vector<double>(static_cast<size_t>(*ElementCount(runner->inputs()[i].type.shape)), 0));
         }
         const auto status = runner->Run(nullptr);
         ASSERT_TRUE(status) << status.error().message;

@@ -28,7 +28,8 @@ inline std::string ConstantWord(const mil::Operation& op) {
   const mil::Value& value = op.attributes.at("val");
   const auto list = [&](const auto& numbers) {
     std::string text;
-    for (const auto& n : numbers) text += (text.empty() ? "" : ",") + fmt::format("{:.6g}", static_cast<double>(n));
+    for (const auto& n : numbers)
+      text += (text.empty() ? "" : ",") + fmt::format("{:.6g}", static_cast<double>(n));
     return value.type.tensor.shape.empty() ? text : "[" + text + "]";
   };
   const bool is_small = value.tensor() && ElementCount(value.type.tensor.shape).value_or(99) <= 16;
@@ -63,11 +64,12 @@ inline std::string GraphText(const std::string& name, const mil::Function& funct
     }
     std::string types;
     for (size_t i = 0; i < op.outputs.size(); ++i) {
-      const bool is_output = op.outputs[i].name == "output_hidden_states" ||
-                             op.outputs[i].name == "hidden_states" || op.outputs[i].name == "per_layer_inputs" ||
-                             op.outputs[i].name.starts_with("logits");
+      const bool is_output =
+          op.outputs[i].name == "output_hidden_states" || op.outputs[i].name == "hidden_states" ||
+          op.outputs[i].name == "per_layer_inputs" || op.outputs[i].name.starts_with("logits");
       words[op.outputs[i].name] =
-          is_output ? op.outputs[i].name : fmt::format("%{}{}", number, op.outputs.size() > 1 ? fmt::format(".{}", i) : "");
+          is_output ? op.outputs[i].name
+                    : fmt::format("%{}{}", number, op.outputs.size() > 1 ? fmt::format(".{}", i) : "");
       types += (i ? ", " : " -> ") + TypeWord(op.outputs[i].type);
       if (is_output) types += " = " + op.outputs[i].name;
     }

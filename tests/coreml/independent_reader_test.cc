@@ -49,7 +49,8 @@ Result<void> WritePackage(const std::filesystem::path& path, mil::Model model) {
       for (auto& [key, value] : op.attributes) CMF_CHECK(MoveToFile(value, writer.weights()));
       for (auto& [parameter, arguments] : op.inputs) {
         for (mil::Argument& argument : arguments) {
-          if (auto* value = std::get_if<mil::Value>(&argument)) CMF_CHECK(MoveToFile(*value, writer.weights()));
+          if (auto* value = std::get_if<mil::Value>(&argument))
+            CMF_CHECK(MoveToFile(*value, writer.weights()));
         }
       }
     }
@@ -140,14 +141,15 @@ TEST(IndependentReader, RefusesWhatIsDamaged) {
   CMF_NEEDS_NUMPY();
   const auto folder = FreshFolder();
   const auto original = TestData("coreml/lut_widths.mlpackage");
-  const std::string weights = "Data/com.apple.CoreML/weights/weight.bin", model = "Data/com.apple.CoreML/model.mlmodel";
+  const std::string weights = "Data/com.apple.CoreML/weights/weight.bin",
+                    model = "Data/com.apple.CoreML/model.mlmodel";
   struct Damage {
     std::string file;
     size_t at;
   };
   int number = 0;
-  for (const Damage& damage : {Damage{weights, 64}, Damage{weights, 72}, Damage{weights, 80}, Damage{weights, 4}, Damage{model, 3},
-                               Damage{"Manifest.json", 20}}) {
+  for (const Damage& damage : {Damage{weights, 64}, Damage{weights, 72}, Damage{weights, 80},
+                               Damage{weights, 4}, Damage{model, 3}, Damage{"Manifest.json", 20}}) {
     const auto copy = folder / fmt::format("{}.mlpackage", number++);
     std::filesystem::copy(original, copy, std::filesystem::copy_options::recursive);
     std::string bytes = ReadAll(copy / damage.file);

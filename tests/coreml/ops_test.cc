@@ -10,8 +10,8 @@
 namespace cmforge::coreml {
 namespace {
 
-std::vector<std::vector<double>> Execute(const mil::Package& package, const Json& json, const CaseVariant& variant,
-                                         int threads) {
+std::vector<std::vector<double>> Execute(const mil::Package& package, const Json& json,
+                                         const CaseVariant& variant, int threads) {
   std::vector<std::vector<double>> out;
   const Precision precision = variant.is_half ? Precision::kF16 : Precision::kF32;
   const auto interpreter = Interpreter::Create(package, {precision, std::make_shared<ThreadPool>(threads)});
@@ -19,7 +19,8 @@ std::vector<std::vector<double>> Execute(const mil::Package& package, const Json
   if (!interpreter) return out;
   std::map<std::string, Shape> shapes;
   if (!variant.is_folded)
-    for (const auto& [name, tensor] : json.at("inputs").items()) shapes[name] = tensor.at("shape").get<Shape>();
+    for (const auto& [name, tensor] : json.at("inputs").items())
+      shapes[name] = tensor.at("shape").get<Shape>();
   auto runner = (*interpreter)->Plan("", shapes);
   EXPECT_TRUE(runner) << runner.error().message;
   if (!runner) return out;
@@ -62,16 +63,14 @@ TEST_P(EveryOperation, GivesWhatNumpySays) {
       const double exact = json.value("tolerance", 2e-6);
       // fp16 rounds every result once: half a unit in the last place, more where a graph rounds in between.
       const double tolerance = variant.is_half ? 2 * exact + 1e-3 : exact;
-      EXPECT_TRUE(Near(got[i++], JsonTensor::From(tensor).data, tolerance, variant.is_half ? 1e-3 : exact)) << name;
+      EXPECT_TRUE(Near(got[i++], JsonTensor::From(tensor).data, tolerance, variant.is_half ? 1e-3 : exact))
+          << name;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(As, EveryOperation, testing::ValuesIn(kCaseVariants),
                          [](const auto& info) { return std::string(info.param.name); });
-
-
-
 
 TEST(EveryOperation, SurvivesBothFileForms) {
   for (const Json& json : OperationCases()) {
@@ -93,18 +92,98 @@ TEST(EveryOperation, SurvivesBothFileForms) {
 }
 
 /// The operations the format documents for iOS 18 (docs/formats/coreml.md).
-const char* const kDocumented[] = {
-    "add", "sub", "mul", "maximum", "minimum", "pow", "real_div", "floor_div", "mod", "equal", "not_equal", "greater",
-    "greater_equal", "less", "less_equal", "logical_and", "logical_or", "tanh", "exp", "sqrt", "erf", "sigmoid", "silu",
-    "relu", "softplus", "floor", "ceil", "round", "sin", "cos", "abs", "square", "sign", "exp2", "logical_not", "rsqrt",
-    "log", "inverse", "clip", "gelu", "cast", "softmax", "layer_norm", "l2_norm", "instance_norm", "batch_norm",
-    "reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_sum_square", "reduce_l2_norm", "reduce_log_sum_exp",
-    "reduce_argmax", "matmul", "linear", "einsum", "conv", "concat", "stack", "split", "slice_by_index", "slice_by_size",
-    "slice_update", "gather", "gather_along_axis", "gather_nd", "expand_dims", "squeeze", "reshape", "transpose", "tile",
-    "select", "cumsum", "band_part", "fill", "range_1d", "shape", "pad", "topk", "argsort", "one_hot",
-    "scaled_dot_product_attention", "read_state", "write_state", "const", "constexpr_lut_to_dense",
-    "constexpr_blockwise_shift_scale", "constexpr_sparse_to_dense", "constexpr_lut_to_sparse",
-    "constexpr_sparse_blockwise_shift_scale", "constexpr_cast"};
+const char* const kDocumented[] = {"add",
+                                   "sub",
+                                   "mul",
+                                   "maximum",
+                                   "minimum",
+                                   "pow",
+                                   "real_div",
+                                   "floor_div",
+                                   "mod",
+                                   "equal",
+                                   "not_equal",
+                                   "greater",
+                                   "greater_equal",
+                                   "less",
+                                   "less_equal",
+                                   "logical_and",
+                                   "logical_or",
+                                   "tanh",
+                                   "exp",
+                                   "sqrt",
+                                   "erf",
+                                   "sigmoid",
+                                   "silu",
+                                   "relu",
+                                   "softplus",
+                                   "floor",
+                                   "ceil",
+                                   "round",
+                                   "sin",
+                                   "cos",
+                                   "abs",
+                                   "square",
+                                   "sign",
+                                   "exp2",
+                                   "logical_not",
+                                   "rsqrt",
+                                   "log",
+                                   "inverse",
+                                   "clip",
+                                   "gelu",
+                                   "cast",
+                                   "softmax",
+                                   "layer_norm",
+                                   "l2_norm",
+                                   "instance_norm",
+                                   "batch_norm",
+                                   "reduce_sum",
+                                   "reduce_mean",
+                                   "reduce_max",
+                                   "reduce_min",
+                                   "reduce_sum_square",
+                                   "reduce_l2_norm",
+                                   "reduce_log_sum_exp",
+                                   "reduce_argmax",
+                                   "matmul",
+                                   "linear",
+                                   "einsum",
+                                   "conv",
+                                   "concat",
+                                   "stack",
+                                   "split",
+                                   "slice_by_index",
+                                   "slice_by_size",
+                                   "slice_update",
+                                   "gather",
+                                   "gather_along_axis",
+                                   "gather_nd",
+                                   "expand_dims",
+                                   "squeeze",
+                                   "reshape",
+                                   "transpose",
+                                   "tile",
+                                   "select",
+                                   "cumsum",
+                                   "band_part",
+                                   "fill",
+                                   "range_1d",
+                                   "shape",
+                                   "pad",
+                                   "topk",
+                                   "argsort",
+                                   "one_hot",
+                                   "scaled_dot_product_attention",
+                                   "read_state",
+                                   "write_state",
+                                   "const",
+                                   "constexpr_lut_to_dense",
+                                   "constexpr_blockwise_shift_scale",
+                                   "constexpr_sparse_to_dense",
+                                   "constexpr_lut_to_sparse",
+                                   "constexpr_sparse_blockwise_shift_scale",
+                                   "constexpr_cast"};
 
 TEST(EveryOperation, IsKnownAndHasACase) {
   std::set<std::string> tested = {"const", "read_state", "write_state"};  // in every program; states_test.cc

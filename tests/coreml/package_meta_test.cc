@@ -120,7 +120,9 @@ TEST(PackageMeta, HasDefaultsAndPrefersTheInnermostPlace) {
   ASSERT_TRUE(empty) << empty.error().message;
   EXPECT_EQ(empty->num_chunks, 1);
   EXPECT_EQ(empty->split_lm_head, 8);
-  const auto both = ParsePackageMeta("batch_size: 1\nmodel_info:\n  batch_size: 2\n  parameters:\n    batch_size: 3\n    vocab_size: null\n");
+  const auto both = ParsePackageMeta(
+      "batch_size: 1\nmodel_info:\n  batch_size: 2\n  parameters:\n    batch_size: 3\n    vocab_size: "
+      "null\n");
   ASSERT_TRUE(both);
   EXPECT_EQ(both->batch_size, 3);
   EXPECT_FALSE(both->vocab_size);
@@ -174,15 +176,17 @@ TEST(FindParts, TakesEitherFormAndNamesWhatIsMissing) {
     const auto parts = FindParts(folder, *meta);
     return parts ? std::string() : parts.error().message;
   };
-  EXPECT_EQ(message(), folder.string() +
-                           ": meta.yaml names parts that are not there: qwen_FFN_PF_lut6_chunk_01of02.mlmodelc, "
-                           "qwen_FFN_PF_lut6_chunk_02of02.mlmodelc, qwen_embeddings.mlmodelc, "
-                           "qwen_lm_head_lut6.mlmodelc");
+  EXPECT_EQ(message(),
+            folder.string() +
+                ": meta.yaml names parts that are not there: qwen_FFN_PF_lut6_chunk_01of02.mlmodelc, "
+                "qwen_FFN_PF_lut6_chunk_02of02.mlmodelc, qwen_embeddings.mlmodelc, "
+                "qwen_lm_head_lut6.mlmodelc");
   MakePart(folder / "qwen_FFN_PF_lut6_chunk_01of02.mlmodelc");
   MakePart(folder / "qwen_embeddings.mlpackage");  // the other form
   MakePart(folder / "qwen_lm_head_lut6.mlmodelc");
-  EXPECT_EQ(message(), folder.string() +
-                           ": meta.yaml names a part that is not there: qwen_FFN_PF_lut6_chunk_02of02.mlmodelc");
+  EXPECT_EQ(
+      message(),
+      folder.string() + ": meta.yaml names a part that is not there: qwen_FFN_PF_lut6_chunk_02of02.mlmodelc");
   MakePart(folder / "qwen_FFN_PF_lut6_chunk_02of02.mlpackage");
   const auto parts = FindParts(folder, *meta);
   ASSERT_TRUE(parts) << parts.error().message;
@@ -193,7 +197,8 @@ TEST(FindParts, TakesEitherFormAndNamesWhatIsMissing) {
 
 TEST(FindParts, MakesNamesFromThePrefixAndStaysInTheFolder) {
   const auto folder = FreshFolder() / "package";
-  for (const char* name : {"qwen_embeddings.mlmodelc", "qwen_lm_head_lut6.mlmodelc", "qwen_FFN_PF_lut4_chunk_01of01.mlmodelc"})
+  for (const char* name :
+       {"qwen_embeddings.mlmodelc", "qwen_lm_head_lut6.mlmodelc", "qwen_FFN_PF_lut4_chunk_01of01.mlmodelc"})
     MakePart(folder / name);
   MakePart(folder.parent_path() / "outside.mlmodelc");
   auto meta = ParsePackageMeta("model_prefix: qwen\nlut_ffn: 4\nlut_lmhead: 6\nlut_embeddings: none\n");
@@ -219,7 +224,8 @@ TEST(ReadPackageMeta, NamesTheFile) {
   WriteAll(folder / "meta.yaml", "num_chunks: x\n");
   const auto bad = ReadPackageMeta(folder);
   ASSERT_FALSE(bad);
-  EXPECT_EQ(bad.error().message, (folder / "meta.yaml").string() + ": 'num_chunks': 'x' is not what belongs there");
+  EXPECT_EQ(bad.error().message,
+            (folder / "meta.yaml").string() + ": 'num_chunks': 'x' is not what belongs there");
 }
 
 }  // namespace

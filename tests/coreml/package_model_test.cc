@@ -124,14 +124,16 @@ TEST(PackageModel, APrefillWithoutLastTokenIsFollowedByThatTokenAgain) {
   const Opened ours = Open("qwen3_yarn", kSmall);
   const auto a = NewSequence(*ours.model);
   const auto expected = LastLogits(*ours.model, *a, tokens);
-  const Opened stock = Open("qwen3_yarn", kSmall, [](PackageMeta& meta) { meta.prefill_last_token_output = false; });
+  const Opened stock =
+      Open("qwen3_yarn", kSmall, [](PackageMeta& meta) { meta.prefill_last_token_output = false; });
   const auto b = NewSequence(*stock.model);
   EXPECT_EQ(LastLogits(*stock.model, *b, tokens), expected);
   EXPECT_EQ(b->position(), 16);
 }
 
 TEST(PackageModel, ARecurrentOneTakesThatTokenThroughInferOnce) {
-  const Opened stock = Open("qwen3_5", kSmall, [](PackageMeta& meta) { meta.prefill_last_token_output = false; });
+  const Opened stock =
+      Open("qwen3_5", kSmall, [](PackageMeta& meta) { meta.prefill_last_token_output = false; });
   const auto tokens = SomeTokens(16, 131);
   const auto batched = NewSequence(*stock.model);
   const auto logits = LastLogits(*stock.model, *batched, tokens);

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/json.h"
-#include "coreml/package_fixture.h"
 #include "coreml/graph_text.h"
+#include "coreml/package_fixture.h"
 #include "mil/package.h"
 
 namespace cmforge::coreml {
@@ -24,7 +24,9 @@ std::vector<std::string> FilesIn(const fs::path& folder) {
   return names;
 }
 
-std::string GoldenPath(const std::string& name) { return std::string(CMFORGE_TEST_DATA) + "/coreml/graphs/" + name; }
+std::string GoldenPath(const std::string& name) {
+  return std::string(CMFORGE_TEST_DATA) + "/coreml/graphs/" + name;
+}
 
 /// Compares with a committed file; CMFORGE_UPDATE_GOLDEN writes it anew.
 void ExpectGolden(const std::string& name, const std::string& text) {
@@ -40,18 +42,21 @@ TEST(WritePackage, NamesItsFilesAsReadersLookForThem) {
   const auto report = WriteFixture("qwen3_yarn", {64, 8, 2, 4}, folder, PackageForms::kBoth);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(FilesIn(folder),
-            (std::vector<std::string>{"config.json", "generation_config.json", "meta.yaml",
-                                      "qwen_FFN_PF_chunk_01of02.mlmodelc", "qwen_FFN_PF_chunk_01of02.mlpackage",
-                                      "qwen_FFN_PF_chunk_02of02.mlmodelc", "qwen_FFN_PF_chunk_02of02.mlpackage",
-                                      "qwen_embeddings.mlmodelc", "qwen_embeddings.mlpackage",
-                                      "qwen_lm_head.mlmodelc", "qwen_lm_head.mlpackage"}));
+            (std::vector<std::string>{
+                "config.json", "generation_config.json", "meta.yaml", "qwen_FFN_PF_chunk_01of02.mlmodelc",
+                "qwen_FFN_PF_chunk_01of02.mlpackage", "qwen_FFN_PF_chunk_02of02.mlmodelc",
+                "qwen_FFN_PF_chunk_02of02.mlpackage", "qwen_embeddings.mlmodelc", "qwen_embeddings.mlpackage",
+                "qwen_lm_head.mlmodelc", "qwen_lm_head.mlpackage"}));
   EXPECT_EQ(FilesIn(folder.parent_path()), std::vector<std::string>{"package"});  // nothing left over
 }
 
 TEST(WritePackage, TellsMetaYamlWhatReadersAsk) {
-  for (const auto& [name, graph] : std::vector<std::pair<std::string, GraphOptions>>{
-           {"qwen3_yarn", {64, 8, 2, 4}}, {"qwen3_5", {96, 16, 1, 16}}, {"qwen3_5_moe", {64, 8, 1, 4}},
-           {"gemma4", {16, 4, 1, 4}}, {"gemma4", {64, 4, 2, 4}}}) {
+  for (const auto& [name, graph] :
+       std::vector<std::pair<std::string, GraphOptions>>{{"qwen3_yarn", {64, 8, 2, 4}},
+                                                         {"qwen3_5", {96, 16, 1, 16}},
+                                                         {"qwen3_5_moe", {64, 8, 1, 4}},
+                                                         {"gemma4", {16, 4, 1, 4}},
+                                                         {"gemma4", {64, 4, 2, 4}}}) {
     const fs::path folder = ScratchFolder() / "package";
     const auto report = WriteFixture(name, graph, folder, PackageForms::kBoth);
     ASSERT_TRUE(report) << report.error().message;
@@ -66,21 +71,26 @@ TEST(WritePackage, TellsMetaYamlWhatReadersAsk) {
     EXPECT_EQ(meta.num_chunks, graph.num_chunks);
     EXPECT_EQ(meta.embeddings, meta.model_prefix + "_embeddings.mlmodelc");
     EXPECT_TRUE(meta.prefill_last_token_output);
-    EXPECT_EQ(std::accumulate(meta.lm_head_chunk_sizes.begin(), meta.lm_head_chunk_sizes.end(), int64_t{0}), 131);
+    EXPECT_EQ(std::accumulate(meta.lm_head_chunk_sizes.begin(), meta.lm_head_chunk_sizes.end(), int64_t{0}),
+              131);
   }
 }
 
 TEST(WritePackage, PinsTheGraphsOfSmallModels) {
-  for (const auto& [name, graph] : std::vector<std::pair<std::string, GraphOptions>>{
-           {"qwen3_yarn", {32, 4, 3, 3}}, {"qwen3_5", {32, 8, 4, 1}}, {"qwen3_5_moe", {32, 4, 4, 1}},
-           {"gemma4", {16, 4, 6, 2}}, {"gemma4", {64, 4, 6, 2}}}) {
+  for (const auto& [name, graph] :
+       std::vector<std::pair<std::string, GraphOptions>>{{"qwen3_yarn", {32, 4, 3, 3}},
+                                                         {"qwen3_5", {32, 8, 4, 1}},
+                                                         {"qwen3_5_moe", {32, 4, 4, 1}},
+                                                         {"gemma4", {16, 4, 6, 2}},
+                                                         {"gemma4", {64, 4, 6, 2}}}) {
     const fs::path folder = ScratchFolder() / "package";
     ASSERT_TRUE(WriteFixture(name, graph, folder));
     std::string text;
     const auto parts = FindParts(folder, MetaOf(folder));
     ASSERT_TRUE(parts) << parts.error().message;
     // The ends, a chunk that begins and one that ends: what lies between repeats.
-    for (const fs::path& part : {parts->embeddings, parts->chunks.front(), parts->chunks.back(), parts->lm_head}) {
+    for (const fs::path& part :
+         {parts->embeddings, parts->chunks.front(), parts->chunks.back(), parts->lm_head}) {
       const auto package = mil::OpenPackage(part);
       ASSERT_TRUE(package) << package.error().message;
       text += "== " + part.stem().string() + "\n";
@@ -129,9 +139,9 @@ TEST(WritePackage, SharesWeightsAndStatesBetweenFunctions) {
   ASSERT_TRUE(WriteFixture("qwen3_5", {64, 8, 4, 4}, folder));
   const auto package = mil::OpenPackage(folder / "qwen35_FFN_PF_chunk_01of04.mlpackage");
   ASSERT_TRUE(package) << package.error().message;
-  std::map<std::string, std::set<std::string>> states;   // by function
+  std::map<std::string, std::set<std::string>> states;  // by function
   std::map<std::string, std::set<std::string>> read;
-  std::map<std::string, std::set<uint64_t>> blobs_of;    // by weight name
+  std::map<std::string, std::set<uint64_t>> blobs_of;  // by weight name
   for (const auto& [name, function] : package->model.program.functions) {
     for (const mil::NamedType& input : function.inputs) {
       if (input.type.is_state()) states[name].insert(input.name);
@@ -177,7 +187,8 @@ TEST(WritePackage, MakesSideFilesWhenTheSourceIsNoFolder) {
   EXPECT_EQ(config->chat.chat_template, "{{ messages }}");
   EXPECT_EQ(config->sampling.temperature, 0.6);
   EXPECT_NE(ReadText(folder / "tokenizer_config.json").find("\"eos_token\": \"<eos>\""), std::string::npos);
-  EXPECT_NE(ReadText(folder / "meta.yaml").find("recommended_sampling: {do_sample: false, temperature: 0.6, top_p: 1.0, top_k: 50}"),
+  EXPECT_NE(ReadText(folder / "meta.yaml")
+                .find("recommended_sampling: {do_sample: false, temperature: 0.6, top_p: 1.0, top_k: 50}"),
             std::string::npos);
 }
 
@@ -188,9 +199,10 @@ TEST(WritePackage, ReplacesAPackageAndNothingElse) {
   ASSERT_TRUE(WriteFixture("qwen3_yarn", graph, folder));  // another form and other chunks
   std::ofstream(folder / "tokenizer.model") << "as published packages have it";
   ASSERT_TRUE(WriteFixture("qwen3_yarn", graph, folder));
-  EXPECT_EQ(FilesIn(folder), (std::vector<std::string>{"config.json", "generation_config.json", "meta.yaml",
-                                                       "qwen_FFN_PF_chunk_01of01.mlpackage",
-                                                       "qwen_embeddings.mlpackage", "qwen_lm_head.mlpackage"}));
+  EXPECT_EQ(FilesIn(folder),
+            (std::vector<std::string>{"config.json", "generation_config.json", "meta.yaml",
+                                      "qwen_FFN_PF_chunk_01of01.mlpackage", "qwen_embeddings.mlpackage",
+                                      "qwen_lm_head.mlpackage"}));
   // Everything foreign is kept, and named.
   const auto refused = [&](const std::string& named) {
     const auto before = FilesIn(folder);
@@ -201,7 +213,8 @@ TEST(WritePackage, ReplacesAPackageAndNothingElse) {
     EXPECT_EQ(FilesIn(folder), before);
     EXPECT_EQ(FilesIn(folder.parent_path()), std::vector<std::string>{"package"});
   };
-  for (const char* name : {"notes.txt", ".hidden", "model.safetensors", "qwen_lm_head.txt", "qwen_lm_head.mlmodelc"}) {
+  for (const char* name :
+       {"notes.txt", ".hidden", "model.safetensors", "qwen_lm_head.txt", "qwen_lm_head.mlmodelc"}) {
     std::ofstream(folder / name) << "mine";
     refused(fmt::format("'{}'", name));
     fs::remove(folder / name);

@@ -30,15 +30,16 @@ TEST_P(PackageParity, LogitsAreTheEngines) {
   ASSERT_TRUE(package) << package.error().message;
   const auto reference = LoadReference(c.checkpoint);
   const int64_t batch = c.graph.batch_size, vocab = reference->config().vocab_size;
-  for (const int64_t length : {int64_t{1}, batch - 1, batch, batch + 1, 3 * batch, c.graph.context_length - 6}) {
+  for (const int64_t length :
+       {int64_t{1}, batch - 1, batch, batch + 1, 3 * batch, c.graph.context_length - 6}) {
     if (length < 1 || length > c.graph.context_length) continue;
     SCOPED_TRACE(fmt::format("prompt of {}", length));
     CheckOptions options;
     options.max_tokens = 6;
     options.min_cosine = std::max(c.min_cosine, 0.999);
     options.worst_cosine = c.min_cosine;
-    const auto result =
-        CheckPackage(*reference, **package, batch, SomeTokens(length, vocab, static_cast<uint64_t>(length)), options, {});
+    const auto result = CheckPackage(*reference, **package, batch,
+                                     SomeTokens(length, vocab, static_cast<uint64_t>(length)), options, {});
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_TRUE(result->ok) << "cosine " << result->cosine_min << " at " << result->worst_position
                             << ", states " << result->state_cosine << ", " << result->decided_disagreements
@@ -63,22 +64,25 @@ GraphOptions Graph(int64_t context, int64_t batch, int64_t chunks = 1, int64_t h
   return {context, batch, chunks, head};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, PackageParity,
-    testing::Values(Case{"qwen3_linear", Graph(64, 8), 0.99999}, Case{"qwen3_linear", Graph(40, 7, 3, 1), 0.99999},
-                    Case{"qwen3_yarn", Graph(96, 16, 2, 5), 0.99999}, Case{"qwen3_yarn", Graph(33, 1, 3), 0.99999},
-                    Case{"qwen3_5", Graph(96, 16)}, Case{"qwen3_5", Graph(64, 6, 4)},
-                    Case{"qwen3_5", Graph(48, 5, 2, 3)}, Case{"qwen3_5_moe", Graph(64, 8), kRouted},
-                    Case{"qwen3_5_moe", Graph(64, 16, 3), kRouted}, Case{"qwen3_next", Graph(64, 8, 2), kRouted},
-                    // A window of 8: the whole context as a mask, and by blocks.
-                    Case{"gemma4", Graph(16, 4)}, Case{"gemma4", Graph(64, 4)}, Case{"gemma4", Graph(64, 4, 3)},
-                    Case{"gemma4", Graph(80, 16, 2, 7)}, Case{"gemma4", Graph(48, 5, 6)},
-                    Case{"gemma4", Graph(40, 1)}),
-    [](const auto& info) {
-      std::ostringstream name;
-      name << info.param;
-      return name.str();
-    });
+INSTANTIATE_TEST_SUITE_P(Families, PackageParity,
+                         testing::Values(Case{"qwen3_linear", Graph(64, 8), 0.99999},
+                                         Case{"qwen3_linear", Graph(40, 7, 3, 1), 0.99999},
+                                         Case{"qwen3_yarn", Graph(96, 16, 2, 5), 0.99999},
+                                         Case{"qwen3_yarn", Graph(33, 1, 3), 0.99999},
+                                         Case{"qwen3_5", Graph(96, 16)}, Case{"qwen3_5", Graph(64, 6, 4)},
+                                         Case{"qwen3_5", Graph(48, 5, 2, 3)},
+                                         Case{"qwen3_5_moe", Graph(64, 8), kRouted},
+                                         Case{"qwen3_5_moe", Graph(64, 16, 3), kRouted},
+                                         Case{"qwen3_next", Graph(64, 8, 2), kRouted},
+                                         // A window of 8: the whole context as a mask, and by blocks.
+                                         Case{"gemma4", Graph(16, 4)}, Case{"gemma4", Graph(64, 4)},
+                                         Case{"gemma4", Graph(64, 4, 3)}, Case{"gemma4", Graph(80, 16, 2, 7)},
+                                         Case{"gemma4", Graph(48, 5, 6)}, Case{"gemma4", Graph(40, 1)}),
+                         [](const auto& info) {
+                           std::ostringstream name;
+                           name << info.param;
+                           return name.str();
+                         });
 
 TEST(PackagePrecision, RoundingEveryResultToHalvesCostsLittle) {
   for (const char* name : {"qwen3_yarn", "qwen3_5", "gemma4"}) {
@@ -93,7 +97,8 @@ TEST(PackagePrecision, RoundingEveryResultToHalvesCostsLittle) {
     options.max_tokens = 12;
     options.min_cosine = options.worst_cosine = 0.999;
     options.decided_gap = 0.1;
-    const auto result = CheckPackage(*reference, **package, 8, SomeTokens(20, reference->config().vocab_size), options, {});
+    const auto result =
+        CheckPackage(*reference, **package, 8, SomeTokens(20, reference->config().vocab_size), options, {});
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_TRUE(result->ok) << result->cosine_min << ' ' << result->decided_disagreements;
     EXPECT_GT(result->max_abs, 0);  // it does round

@@ -15,8 +15,9 @@ Result<std::shared_ptr<const Interpreter>> InterpreterOf(Result<mil::Package> pa
 }
 
 /// A program given as its statements, with x: fp16 [2, 3] and i: int32 [2] as inputs and y as output.
-Result<mil::Package> PackageOfText(const std::string& statements,
-                                   const std::string& inputs = "tensor<fp16, [2, 3]> x, tensor<int32, [2]> i") {
+Result<mil::Package> PackageOfText(
+    const std::string& statements,
+    const std::string& inputs = "tensor<fp16, [2, 3]> x, tensor<int32, [2]> i") {
   CMF_TRY(mil::Program program, mil::ParseProgramText("program(1.3)\n{ func main<ios18>(" + inputs + ") {\n" +
                                                       statements + "\n} -> (y); }"));
   mil::Model model;
@@ -97,18 +98,29 @@ TEST(Run, NamesTheOperationAndTheNumberThatDoesNotFit) {
     const char* message;
   };
   const Case cases[] = {
-      {"tensor<fp16, [2, 2]> y = gather(x = x, indices = i, axis = int32(1));", {0, 3}, "gather 'y': index 3 of an axis of 3"},
-      {"tensor<fp16, [2, 2]> y = gather(x = x, indices = i, axis = int32(1));", {0, -1}, "gather 'y': index -1 of an axis of 3"},
-      {"tensor<fp16, [1, 2]> y = slice_by_size(x = x, begin = i, size = tensor<int32, [2]>([1, 2]));", {1, 2},
+      {"tensor<fp16, [2, 2]> y = gather(x = x, indices = i, axis = int32(1));",
+       {0, 3},
+       "gather 'y': index 3 of an axis of 3"},
+      {"tensor<fp16, [2, 2]> y = gather(x = x, indices = i, axis = int32(1));",
+       {0, -1},
+       "gather 'y': index -1 of an axis of 3"},
+      {"tensor<fp16, [1, 2]> y = slice_by_size(x = x, begin = i, size = tensor<int32, [2]>([1, 2]));",
+       {1, 2},
        "slice_by_size 'y': 2 elements from 2 leave axis 1 of 3"},
-      {"tensor<fp16, [2, 3]> y = slice_update(x = x, update = tensor<fp16, [1, 1]>([[5]]), begin = i, end = tensor<int32, [2]>([2, 3]));",
-       {1, 1}, "slice_update 'y': the slice 1 to 3 of axis 1 (3 elements) does not hold 1 elements"},
-      {"tensor<fp16, [?, ?]> y = reshape(x = x, shape = i);", {4, 2}, "reshape 'y': 6 elements of [2, 3] as [4, 2]"},
+      {"tensor<fp16, [2, 3]> y = slice_update(x = x, update = tensor<fp16, [1, 1]>([[5]]), begin = i, end = "
+       "tensor<int32, [2]>([2, 3]));",
+       {1, 1},
+       "slice_update 'y': the slice 1 to 3 of axis 1 (3 elements) does not hold 1 elements"},
+      {"tensor<fp16, [?, ?]> y = reshape(x = x, shape = i);",
+       {4, 2},
+       "reshape 'y': 6 elements of [2, 3] as [4, 2]"},
       {"tensor<fp16, [?, ?]> y = tile(x = x, reps = i);", {1, -1}, "tile 'y': -1 repetitions"},
       {"tensor<fp16, [?, ?]> y = tile(x = x, reps = i);", {1 << 30, 1 << 30}, "tile 'y': "},
       {"tensor<fp16, [?, ?]> y = fill(shape = i, value = fp16(0x1p+0));", {1 << 30, 1 << 30}, "fill 'y': "},
-      {"tensor<fp16, [?, ?]> y = slice_by_index(x = x, begin = i, end = i, squeeze_mask = tensor<bool, [2]>([false, false]));",
-       {0, 0}, ""},
+      {"tensor<fp16, [?, ?]> y = slice_by_index(x = x, begin = i, end = i, squeeze_mask = tensor<bool, "
+       "[2]>([false, false]));",
+       {0, 0},
+       ""},
   };
   for (const Case& c : cases) {
     const auto interpreter = InterpreterOf(PackageOfText(c.statements));
@@ -123,19 +135,22 @@ TEST(Run, NamesTheOperationAndTheNumberThatDoesNotFit) {
       continue;
     }
     ASSERT_FALSE(status) << c.statements;
-    EXPECT_EQ(status.error().message.rfind(std::string("function 'main': ") + c.message, 0), 0u) << status.error().message;
+    EXPECT_EQ(status.error().message.rfind(std::string("function 'main': ") + c.message, 0), 0u)
+        << status.error().message;
   }
 }
 
 /// Shapes of a few bytes that ask for all memory there is.
 TEST(Plan, RefusesHostileSizes) {
   const char* const programs[] = {
-      "tensor<fp16, [1073741824, 1073741824]> y = fill(shape = tensor<int32, [2]>([1073741824, 1073741824]), value = fp16(0x0p+0));",
+      "tensor<fp16, [1073741824, 1073741824]> y = fill(shape = tensor<int32, [2]>([1073741824, 1073741824]), "
+      "value = fp16(0x0p+0));",
       "tensor<fp16, [2000000000, 3]> y = tile(x = x, reps = tensor<int32, [2]>([1000000000, 1]));",
       "tensor<fp16, [2, 2000000003]> y = pad(x = x, pad = tensor<int32, [2]>([1000000000, 1000000000]));",
       "tensor<int32, [2, 2000000000]> y = one_hot(indices = i, one_hot_vector_size = int32(2000000000));",
       "tensor<int32, [2147483647]> y = range_1d(start = int32(0), end = int32(2147483647), step = int32(1));",
-      "tensor<fp16, [1000000, 0, 1000000000]> y = fill(shape = tensor<int32, [3]>([1000000, 0, 1000000000]), value = fp16(0x0p+0));",
+      "tensor<fp16, [1000000, 0, 1000000000]> y = fill(shape = tensor<int32, [3]>([1000000, 0, 1000000000]), "
+      "value = fp16(0x0p+0));",
   };
   for (const char* statements : programs) {
     const auto interpreter = InterpreterOf(PackageOfText(statements), {.memory_limit_bytes = 64 << 20});
@@ -146,8 +161,9 @@ TEST(Plan, RefusesHostileSizes) {
     EXPECT_NE(runner.error().message.find("needs more than the 67108864 bytes allowed"), std::string::npos)
         << runner.error().message;
   }
-  const auto input = InterpreterOf(PackageOfText("tensor<fp16, [4000000000, 4000000000, 4000000000]> y = relu(x = x);",
-                                                 "tensor<fp16, [4000000000, 4000000000, 4000000000]> x"));
+  const auto input =
+      InterpreterOf(PackageOfText("tensor<fp16, [4000000000, 4000000000, 4000000000]> y = relu(x = x);",
+                                  "tensor<fp16, [4000000000, 4000000000, 4000000000]> x"));
   if (input) {
     const auto runner = (*input)->Plan("");
     ASSERT_FALSE(runner);
@@ -156,8 +172,11 @@ TEST(Plan, RefusesHostileSizes) {
   // Many moderate buffers that live at the same time.
   std::string statements;
   for (int i = 0; i < 40; ++i)
-    statements += fmt::format("tensor<fp16, [2, 1048576]> t{0} = tile(x = c, reps = tensor<int32, [2]>([1, 1048576]));\n", i);
-  statements = "tensor<fp16, [2, 1]> c = slice_by_size(x = x, begin = i, size = tensor<int32, [2]>([2, 1]));\n" + statements;
+    statements += fmt::format(
+        "tensor<fp16, [2, 1048576]> t{0} = tile(x = c, reps = tensor<int32, [2]>([1, 1048576]));\n", i);
+  statements =
+      "tensor<fp16, [2, 1]> c = slice_by_size(x = x, begin = i, size = tensor<int32, [2]>([2, 1]));\n" +
+      statements;
   std::string names = "t0";
   for (int i = 1; i < 40; ++i) names += fmt::format(", t{}", i);
   statements += "tensor<fp16, [2, 41943040]> y = concat(values = (" + names + "), axis = int32(1));";
@@ -184,7 +203,8 @@ TEST(Run, StopsWhenItIsToldTo) {
 
 /// What negative indices of gather mean changed with iOS 17.
 TEST(Run, CountsGatherIndicesFromTheEndInOlderPrograms) {
-  for (const auto& [opset, is_old] : {std::pair("ios15", true), {"ios16", true}, {"ios17", false}, {"ios18", false}}) {
+  for (const auto& [opset, is_old] :
+       {std::pair("ios15", true), {"ios16", true}, {"ios17", false}, {"ios18", false}}) {
     const auto program = mil::ParseProgramText(
         fmt::format("program(1.3)\n{{ func main<{}>(tensor<fp16, [3]> x, tensor<int32, [2]> i) {{\n"
                     "tensor<fp16, [2]> y = gather(x = x, indices = i, axis = int32(0));\n}} -> (y); }}",
@@ -211,10 +231,10 @@ TEST(Run, CountsGatherIndicesFromTheEndInOlderPrograms) {
 /// With fp16 precision every result is one that fp16 can hold, inputs included; with f32 nothing is rounded.
 TEST(Run, RoundsToTheDeclaredTypeOrNotAtAll) {
   for (const Precision precision : {Precision::kF16, Precision::kF32}) {
-    const auto interpreter = InterpreterOf(
-        PackageOfText("tensor<fp16, [2, 3]> t = add(x = x, y = fp16(0x1p-12));\n"
-                      "tensor<fp16, [2, 3]> y = sub(x = t, y = fp16(0x1p+0));"),
-        {precision});
+    const auto interpreter =
+        InterpreterOf(PackageOfText("tensor<fp16, [2, 3]> t = add(x = x, y = fp16(0x1p-12));\n"
+                                    "tensor<fp16, [2, 3]> y = sub(x = t, y = fp16(0x1p+0));"),
+                      {precision});
     ASSERT_TRUE(interpreter) << interpreter.error().message;
     auto runner = (*interpreter)->Plan("");
     ASSERT_TRUE(runner);

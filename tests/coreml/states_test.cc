@@ -75,24 +75,27 @@ class RandomProgram {
   void Update(size_t to) {
     const size_t from = Any();
     const int length = 1 + Below(4), read_at = Below(static_cast<int>(kLength) - length + 1);
-    const Var piece = b_.Op("slice_by_index", {{"x", values_[from]},
-                                               {"begin", Ints{read_at}},
-                                               {"end", Ints{read_at + length}}});
+    const Var piece = b_.Op(
+        "slice_by_index", {{"x", values_[from]}, {"begin", Ints{read_at}}, {"end", Ints{read_at + length}}});
     if (Below(2)) {  // at a place that is only known when it runs
       const Var end = b_.Op("add", {{"x", position_}, {"y", length}});
-      Define(b_.Op("slice_update", {{"x", values_[to]}, {"update", piece}, {"begin", position_}, {"end", end}}),
-             [=](auto& v, auto&, int pos) {
-               Numbers out = v[to];
-               for (int i = 0; i < length; ++i) out[static_cast<size_t>(pos + i)] = v[from][static_cast<size_t>(read_at + i)];
-               v.push_back(out);
-             });
+      Define(
+          b_.Op("slice_update", {{"x", values_[to]}, {"update", piece}, {"begin", position_}, {"end", end}}),
+          [=](auto& v, auto&, int pos) {
+            Numbers out = v[to];
+            for (int i = 0; i < length; ++i)
+              out[static_cast<size_t>(pos + i)] = v[from][static_cast<size_t>(read_at + i)];
+            v.push_back(out);
+          });
       return;
     }
     const int at = Below(static_cast<int>(kLength) - length + 1);
-    Define(b_.Op("slice_update", {{"x", values_[to]}, {"update", piece}, {"begin", Ints{at}}, {"end", Ints{at + length}}}),
+    Define(b_.Op("slice_update",
+                 {{"x", values_[to]}, {"update", piece}, {"begin", Ints{at}}, {"end", Ints{at + length}}}),
            [=](auto& v, auto&, int) {
              Numbers out = v[to];
-             for (int i = 0; i < length; ++i) out[static_cast<size_t>(at + i)] = v[from][static_cast<size_t>(read_at + i)];
+             for (int i = 0; i < length; ++i)
+               out[static_cast<size_t>(at + i)] = v[from][static_cast<size_t>(read_at + i)];
              v.push_back(out);
            });
   }
@@ -200,7 +203,8 @@ TEST(States, AreSharedByTheFunctionsOfAModel) {
   for (const int32_t step : {1, 10}) {
     mil::FunctionBuilder b;
     const Var s = b.State("total", kVector);
-    const Var sum = b.Op("add", {{"x", b.Read(s)}, {"y", mil::Float(DataType::kFloat16, static_cast<float>(step))}});
+    const Var sum =
+        b.Op("add", {{"x", b.Read(s)}, {"y", mil::Float(DataType::kFloat16, static_cast<float>(step))}});
     b.Write(s, sum);
     b.Output(b.Op("identity", {{"x", sum}}), "y");
     auto function = b.Finish();

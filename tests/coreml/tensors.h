@@ -107,8 +107,8 @@ inline Result<mil::Package> PackageOf(mil::FunctionBuilder& builder) {
       auto& array = std::get<mil::ArrayFeature>(input.type);
       for (const int64_t dim : value.type.tensor.shape) {
         array.shape.push_back(dim == mil::kUnknownDim ? 1 : dim);
-        array.shape_range.push_back({static_cast<uint64_t>(array.shape.back()),
-                                     dim == mil::kUnknownDim ? -1 : dim});
+        array.shape_range.push_back(
+            {static_cast<uint64_t>(array.shape.back()), dim == mil::kUnknownDim ? -1 : dim});
       }
     }
   }

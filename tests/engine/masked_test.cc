@@ -11,7 +11,8 @@ namespace {
 /// `from`, with columns of some matrices zeroed.
 class ZeroedSource final : public AlteredSource {
  public:
-  ZeroedSource(std::shared_ptr<const TensorSource> from, const ActiveSet& active) : AlteredSource(std::move(from)) {
+  ZeroedSource(std::shared_ptr<const TensorSource> from, const ActiveSet& active)
+      : AlteredSource(std::move(from)) {
     for (const TensorInfo& info : from_->tensors()) {
       tensors_.push_back(info);
       constexpr std::string_view kLayers = "model.layers.";
@@ -36,7 +37,8 @@ class ZeroedSource final : public AlteredSource {
 };
 
 std::vector<std::vector<uint8_t>> RandomRows(int64_t layers, int64_t bits, int64_t unit, std::mt19937& rng) {
-  std::vector<std::vector<uint8_t>> rows(static_cast<size_t>(layers), std::vector<uint8_t>(static_cast<size_t>((bits + 7) / 8)));
+  std::vector<std::vector<uint8_t>> rows(static_cast<size_t>(layers),
+                                         std::vector<uint8_t>(static_cast<size_t>((bits + 7) / 8)));
   for (auto& row : rows) {
     bool is_on = false;
     for (int64_t i = 0; i < bits; ++i) {
@@ -53,7 +55,8 @@ ActiveSet RandomMask(const ModelConfig& config, int64_t unit, unsigned seed) {
   ActiveSet active;
   active.ffn_width = config.intermediate_size;
   active.head_count = config.num_attention_heads;
-  for (const int64_t heads : config.attention_heads_per_layer) active.head_count = std::max(active.head_count, heads);
+  for (const int64_t heads : config.attention_heads_per_layer)
+    active.head_count = std::max(active.head_count, heads);
   active.ffn = RandomRows(config.num_layers, active.ffn_width, unit, rng);
   active.heads = RandomRows(config.num_layers, active.head_count, 1, rng);
   return active;
@@ -69,7 +72,8 @@ std::shared_ptr<LanguageModel> Load(std::shared_ptr<const TensorSource> source, 
   return model ? *model : nullptr;
 }
 
-void ExpectClose(const std::vector<float>& got, const std::vector<float>& want, double tolerance, const std::string& what) {
+void ExpectClose(const std::vector<float>& got, const std::vector<float>& want, double tolerance,
+                 const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   double largest = 0, worst = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -83,8 +87,8 @@ const std::vector<TokenId> kPrompt = {3, 17, 42, 9, 60, 21, 5, 33, 12, 40, 2, 7}
 
 // Norms of queries and keys, biases, gates, windows, soft caps, per-layer heads, linear layers between.
 TEST(Masked, EqualsZeroedActivationsForEveryAttentionFeature) {
-  for (const char* family : {"llama", "llama_rope3", "qwen2_window", "qwen3_linear", "qwen3_yarn", "qwen3_5", "qwen3_next",
-                             "gemma2", "gemma3", "laguna", "laguna_channels"}) {
+  for (const char* family : {"llama", "llama_rope3", "qwen2_window", "qwen3_linear", "qwen3_yarn", "qwen3_5",
+                             "qwen3_next", "gemma2", "gemma3", "laguna", "laguna_channels"}) {
     auto checkpoint = OpenCheckpoint(FixtureFolder(family));
     ASSERT_TRUE(checkpoint) << family;
     const ModelConfig& config = checkpoint->config.model;
@@ -99,8 +103,8 @@ TEST(Masked, EqualsZeroedActivationsForEveryAttentionFeature) {
       const std::string what = fmt::format("{} in units of {}", family, unit);
       ExpectClose(StepOne(*model, *sequence, kPrompt, LogitRows::kAll, &active),
                   StepOne(*zeroed, *other, kPrompt, LogitRows::kAll), 2e-5, what);
-      ExpectClose(StepOne(*model, *sequence, {1}, LogitRows::kLast, &active), StepOne(*zeroed, *other, {1}), 2e-5,
-                  what + ", decoding");
+      ExpectClose(StepOne(*model, *sequence, {1}, LogitRows::kLast, &active), StepOne(*zeroed, *other, {1}),
+                  2e-5, what + ", decoding");
     }
   }
 }
@@ -110,19 +114,22 @@ TEST(Masked, EqualsZeroedActivationsForEveryEncoding) {
   ASSERT_TRUE(checkpoint);
   const ModelConfig& config = checkpoint->config.model;
   const ActiveSet active = RandomMask(config, 32, 5);
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8Row, DType::kQ8TwoField, DType::kQ4Block,
-                            DType::kQ4Tiled, DType::kQ4tp, DType::kQ2tp, DType::kVbit, DType::kVbitRo, DType::kQ1,
-                            DType::kQ1s, DType::kQ1t}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8Row, DType::kQ8TwoField,
+                            DType::kQ4Block, DType::kQ4Tiled, DType::kQ4tp, DType::kQ2tp, DType::kVbit,
+                            DType::kVbitRo, DType::kQ1, DType::kQ1s, DType::kQ1t}) {
     const auto source = std::make_shared<QuantizedSource>(checkpoint->tensors, dtype);
     const auto zeroed = std::make_shared<ZeroedSource>(source, active);
-    const auto model = Load(source, config, ComputeMode::kExact), dense = Load(zeroed, config, ComputeMode::kExact);
+    const auto model = Load(source, config, ComputeMode::kExact),
+               dense = Load(zeroed, config, ComputeMode::kExact);
     ASSERT_TRUE(model && dense) << DTypeName(dtype);
     ExpectClose(StepOne(*model, *NewSequence(*model), kPrompt, LogitRows::kAll, &active),
-                StepOne(*dense, *NewSequence(*dense), kPrompt, LogitRows::kAll), 2e-5, std::string(DTypeName(dtype)));
+                StepOne(*dense, *NewSequence(*dense), kPrompt, LogitRows::kAll), 2e-5,
+                std::string(DTypeName(dtype)));
     // Fast mode rounds activations as it does without a mask, so the two stay as near as rounding allows.
     const auto fast = Load(source, config, ComputeMode::kFast);
     ExpectClose(StepOne(*fast, *NewSequence(*fast), kPrompt, LogitRows::kAll, &active),
-                StepOne(*dense, *NewSequence(*dense), kPrompt, LogitRows::kAll), 0.15, std::string(DTypeName(dtype)) + " fast");
+                StepOne(*dense, *NewSequence(*dense), kPrompt, LogitRows::kAll), 0.15,
+                std::string(DTypeName(dtype)) + " fast");
   }
 }
 
@@ -131,8 +138,10 @@ TEST(Masked, BatchMatesAndPiecesChangeNoBit) {
   ASSERT_TRUE(checkpoint);
   const ModelConfig& config = checkpoint->config.model;
   for (const auto mode : {ComputeMode::kExact, ComputeMode::kFast}) {
-    const auto model = Load(std::make_shared<QuantizedSource>(checkpoint->tensors, DType::kQ8Row), config, mode);
-    const ActiveSet masks[] = {RandomMask(config, 32, 1), RandomMask(config, 32, 2), RandomMask(config, 1, 3)};
+    const auto model =
+        Load(std::make_shared<QuantizedSource>(checkpoint->tensors, DType::kQ8Row), config, mode);
+    const ActiveSet masks[] = {RandomMask(config, 32, 1), RandomMask(config, 32, 2),
+                               RandomMask(config, 1, 3)};
     const ActiveSet* active[] = {&masks[0], &masks[1], &masks[2], nullptr, &masks[0]};
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<StepItem> items;
@@ -146,7 +155,8 @@ TEST(Masked, BatchMatesAndPiecesChangeNoBit) {
       EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.LastRow(i).begin())) << "item " << i;
       const auto pieces = NewSequence(*model);
       std::vector<float> last;
-      for (const TokenId token : kPrompt) last = StepOne(*model, *pieces, {token}, LogitRows::kLast, active[i]);
+      for (const TokenId token : kPrompt)
+        last = StepOne(*model, *pieces, {token}, LogitRows::kLast, active[i]);
       EXPECT_EQ(alone, last) << "item " << i << " token by token";
     }
   }

@@ -32,7 +32,9 @@ bool Strike() {
     if (::utimensat(AT_FDCWD, std::getenv("FAULT_PATH"), times, 0) != 0) std::abort();
     return false;
   }
-  ::kill(::getpid(), std::strcmp(what, "kill") == 0 ? SIGKILL : std::strcmp(what, "hup") == 0 ? SIGHUP : SIGTERM);
+  ::kill(::getpid(), std::strcmp(what, "kill") == 0  ? SIGKILL
+                     : std::strcmp(what, "hup") == 0 ? SIGHUP
+                                                     : SIGTERM);
   return false;
 }
 
@@ -49,7 +51,9 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
   if (Strike()) return -1;
   return Next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite")(fd, bytes, size, offset);
 }
-ssize_t pwrite64(int fd, const void* bytes, size_t size, off_t offset) { return pwrite(fd, bytes, size, offset); }
+ssize_t pwrite64(int fd, const void* bytes, size_t size, off_t offset) {
+  return pwrite(fd, bytes, size, offset);
+}
 int ftruncate(int fd, off_t size) {
   if (Strike()) return -1;
   return Next<int (*)(int, off_t)>("ftruncate")(fd, size);

@@ -16,7 +16,9 @@ namespace {
 class AnySequence : public ToySequence {
  public:
   using ToySequence::ToySequence;
-  Result<std::vector<std::byte>> Snapshot() const override { return std::vector<std::byte>(13, std::byte{7}); }
+  Result<std::vector<std::byte>> Snapshot() const override {
+    return std::vector<std::byte>(13, std::byte{7});
+  }
 };
 
 class AnyModel : public ToyModel {
@@ -30,7 +32,9 @@ class AnyModel : public ToyModel {
 class StateFile : public testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
-  void Write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
+  void Write(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
 
   const std::filesystem::path path_ =
       std::filesystem::path(testing::TempDir()) / ("state-" + std::to_string(getpid()));

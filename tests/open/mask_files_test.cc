@@ -31,8 +31,9 @@ class MaskFolder : public testing::Test {
 const std::vector<int32_t> kKeep = {1, 0, 1, 0, 1, 0, 1, 0, 1, 1, /**/ 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
 
 TEST_F(MaskFolder, BitsAreLowestFirstAndTailsAreClear) {
-  const auto mask = ReadMaskFiles("a", {Write("a.npy", {2, 10}, kKeep), Write("h.npy", {2, 3}, {1, 0, 1, 0, 1, 0}),
-                                        Write("g.npy", {2}, {1, 0})},
+  const auto mask = ReadMaskFiles("a",
+                                  {Write("a.npy", {2, 10}, kKeep), Write("h.npy", {2, 3}, {1, 0, 1, 0, 1, 0}),
+                                   Write("g.npy", {2}, {1, 0})},
                                   kGeometry);
   ASSERT_TRUE(mask) << mask.error().message;
   EXPECT_EQ(mask->bits.ffn, (std::vector<std::vector<uint8_t>>{{0x55, 0x03}, {0x00, 0x02}}));

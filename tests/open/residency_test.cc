@@ -25,7 +25,8 @@ Pages PagesOf(Bytes bytes) {
   const int file = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   for (uint64_t at = first; at < last; at += page) {
     uint64_t entry = 0;
-    if (::pread(file, &entry, sizeof entry, static_cast<off_t>(at / page * sizeof entry)) != sizeof entry) break;
+    if (::pread(file, &entry, sizeof entry, static_cast<off_t>(at / page * sizeof entry)) != sizeof entry)
+      break;
     ++pages.all;
     pages.resident += static_cast<int64_t>(entry >> 63);
   }

@@ -14,7 +14,8 @@ class Donor final : public TensorSource {
  public:
   Donor(const TensorSource& backbone, const std::vector<std::pair<std::string, float>>& changes) {
     for (const TensorInfo& tensor : backbone.tensors()) {
-      auto values = std::make_shared<std::vector<float>>(Dequantize(backbone.Read(tensor.name).value()).value());
+      auto values =
+          std::make_shared<std::vector<float>>(Dequantize(backbone.Read(tensor.name).value()).value());
       for (const auto& [name, factor] : changes) {
         if (name != tensor.name) continue;
         for (size_t i = 0; i < values->size(); i += 2) (*values)[i] *= factor;
@@ -50,7 +51,8 @@ class SkillGraft : public testing::Test {
  protected:
   void SetUp() override {
     path_ = fs::path(testing::TempDir()) /
-            (std::string("cmforge-graft-") + testing::UnitTest::GetInstance()->current_test_info()->name() + ".cmf");
+            (std::string("cmforge-graft-") + testing::UnitTest::GetInstance()->current_test_info()->name() +
+             ".cmf");
     Use("rs-qwen3-q8.cmf");
   }
   void TearDown() override { fs::remove(path_); }
@@ -76,7 +78,8 @@ TEST_F(SkillGraft, TakesWhatChangedInTheBackbonesEncoding) {
   for (const char* name : {"rs-qwen3-q8.cmf", "rs-qwen3-q4tp.cmf", "rs-qwen3-vbit.cmf", "rs-qwen3-q4t.cmf",
                            "rs-phi3-q4.cmf", "rs-gemma2-f16.cmf", "py-tiny-q8_2f.cmf"}) {
     Use(name);
-    const auto donor = std::make_shared<Donor>(*file_, std::vector<std::pair<std::string, float>>{{kGate, 1.5f}});
+    const auto donor =
+        std::make_shared<Donor>(*file_, std::vector<std::pair<std::string, float>>{{kGate, 1.5f}});
     const auto graft = Plan(donor);
     ASSERT_TRUE(graft) << name << graft.error().message;
     const TensorInfo* gate = graft->tensors->Find(kGate);
@@ -114,7 +117,8 @@ TEST_F(SkillGraft, UnchangedTensorsAndOtherLayersAreLeftOut) {
 }
 
 TEST_F(SkillGraft, DemandsTheFullShape) {
-  const auto donor = std::make_shared<Donor>(*file_, std::vector<std::pair<std::string, float>>{{kGate, 1.5f}});
+  const auto donor =
+      std::make_shared<Donor>(*file_, std::vector<std::pair<std::string, float>>{{kGate, 1.5f}});
   donor->Entry(kGate).shape[0] -= 1;
   const auto graft = Plan(donor);
   ASSERT_FALSE(graft);
@@ -135,8 +139,8 @@ class Recorder final : public cmf::InPlaceSink {
 
 TEST_F(SkillGraft, KilledAtAnyWriteTheFileIsTheOldOneOrTheNewOne) {
   const std::vector<std::byte> before = Bytes();
-  const auto graft =
-      Plan(std::make_shared<Donor>(*file_, std::vector<std::pair<std::string, float>>{{kGate, 1.5f}, {kNorm, 2.0f}}));
+  const auto graft = Plan(std::make_shared<Donor>(
+      *file_, std::vector<std::pair<std::string, float>>{{kGate, 1.5f}, {kNorm, 2.0f}}));
   const auto tensors = AsSkillTensors(graft->tensors, "sql");
   cmf::SkillRecord record;
   record.id = "sql";
@@ -186,9 +190,11 @@ TEST_F(SkillGraft, TheSkillIsTheTunedModelAndReplacingItLeavesNothingOver) {
   add({{kGate, 1.5f}, {kNorm, 2.0f}});
   EXPECT_EQ(ReplacedTensors(*file_, "sql", file_->header().skills).size(), 2u);
   const std::vector<TokenId> ids = {3, 17, 42};
-  const auto dense = LastLogits(**OpenAll(path_)->Backbone(), ids), tuned = LastLogits(**OpenAll(path_)->WithSkill("sql"), ids);
+  const auto dense = LastLogits(**OpenAll(path_)->Backbone(), ids),
+             tuned = LastLogits(**OpenAll(path_)->WithSkill("sql"), ids);
   EXPECT_NE(dense, tuned);
-  EXPECT_EQ(dense, LastLogits(**OpenAll(CmfFile("rs-qwen3-q8.cmf"))->Backbone(), ids)) << "the backbone is untouched";
+  EXPECT_EQ(dense, LastLogits(**OpenAll(CmfFile("rs-qwen3-q8.cmf"))->Backbone(), ids))
+      << "the backbone is untouched";
 
   add({{kGate, 1.5f}});
   EXPECT_EQ(ReplacedTensors(*file_, "sql", file_->header().skills), std::vector<std::string>{kGate});

@@ -16,7 +16,8 @@ int CheckRuns(const std::filesystem::path& expect_file, const std::filesystem::p
   int runs = 0;
   for (const Json& run : expect["engine"]) {
     if (run.contains("env")) continue;
-    const std::string what = expect_file.filename().string() + " " + run.value("skill", run.value("blend", ""));
+    const std::string what =
+        expect_file.filename().string() + " " + run.value("skill", run.value("blend", ""));
     auto model = specialists->Backbone();
     if (run.contains("skill")) model = specialists->WithSkill(run["skill"].get<std::string>());
     if (run.contains("blend")) {
@@ -29,19 +30,21 @@ int CheckRuns(const std::filesystem::path& expect_file, const std::filesystem::p
     Task task;
     if (run.contains("task")) task = FindTask(specialists->source(), run["task"].get<std::string>()).value();
     auto sequence = (*model)->NewSequence({}).value();
-    auto logits = engine::StepOne(**model, *sequence, run["ids"].get<std::vector<TokenId>>(), LogitRows::kLast,
-                                  task.active.get());
+    auto logits = engine::StepOne(**model, *sequence, run["ids"].get<std::vector<TokenId>>(),
+                                  LogitRows::kLast, task.active.get());
     const auto want = run["logits_last"].get<std::vector<double>>();
     EXPECT_EQ(want.size(), logits.size()) << what;
     for (size_t i = 0; i < std::min(want.size(), logits.size()); ++i) {
-      EXPECT_TRUE(IsClose(want[i], logits[i])) << what << " logit " << i << ": " << want[i] << " " << logits[i];
+      EXPECT_TRUE(IsClose(want[i], logits[i]))
+          << what << " logit " << i << ": " << want[i] << " " << logits[i];
     }
     for (const Json& id : run["greedy"]) {
       const auto best = std::max_element(logits.begin(), logits.end());
       if (best - logits.begin() != id.get<TokenId>()) {
         auto sorted = logits;
         std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
-        EXPECT_LT(*best - sorted[1], 4e-3) << what << " at " << sequence->position();  // a near tie decides nothing
+        EXPECT_LT(*best - sorted[1], 4e-3)
+            << what << " at " << sequence->position();  // a near tie decides nothing
         break;
       }
       logits = engine::StepOne(**model, *sequence, {id.get<TokenId>()}, LogitRows::kLast, task.active.get());
@@ -54,8 +57,9 @@ int CheckRuns(const std::filesystem::path& expect_file, const std::filesystem::p
 TEST(Specialists, AnswerAsTheReferenceDoes) {
   int runs = 0;
   for (const char* name : {"py-tiny-skills", "rs-qwen3-skilladd", "py-tiny-sharded"}) {
-    runs += CheckRuns(std::filesystem::path(CMFORGE_TEST_DATA) / "open" / (std::string(name) + ".expect.json"),
-                      CmfFile(""));
+    runs +=
+        CheckRuns(std::filesystem::path(CMFORGE_TEST_DATA) / "open" / (std::string(name) + ".expect.json"),
+                  CmfFile(""));
   }
   EXPECT_EQ(runs, 9);
 }
@@ -142,8 +146,8 @@ TEST(Blend, WeightsAreScaledAndChecked) {
   ASSERT_TRUE(weights);
   EXPECT_EQ((*weights)[0].weight, 0.25);
   EXPECT_EQ((*weights)[1].id, "poet");
-  for (const char* wrong : {"", "sql", "sql:", "sql:x", "sql:-1", "sql:nan", "sql:inf", "sql:0", "sql:1,sql:2",
-                            "sql:1,", ":1", "sql:1 "}) {
+  for (const char* wrong : {"", "sql", "sql:", "sql:x", "sql:-1", "sql:nan", "sql:inf", "sql:0",
+                            "sql:1,sql:2", "sql:1,", ":1", "sql:1 "}) {
     EXPECT_FALSE(ParseBlend(wrong)) << wrong;
   }
 }
@@ -179,9 +183,7 @@ TEST(Tasks, SwitchPerSequenceInsideOneBatch) {
 
 TEST(FitSelection, FindsTheSubspaceItsPromptsLieIn) {
   // phi = m + a u + b v with orthonormal u and v, exactly representable in f16.
-  const auto make = [](float a, float b) {
-    return std::vector<float>{1 + a, 2 + b, -1, 0.5f, 4, -2, 0, 8};
-  };
+  const auto make = [](float a, float b) { return std::vector<float>{1 + a, 2 + b, -1, 0.5f, 4, -2, 0, 8}; };
   const std::vector<std::vector<float>> phis = {make(1, 0), make(-1, 0), make(0, 0.5f), make(0, -0.5f)};
   const auto fit = FitSelection(phis, 3, 2);
   ASSERT_TRUE(fit) << fit.error().message;

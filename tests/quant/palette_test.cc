@@ -47,7 +47,8 @@ Fitted MustFit(const std::vector<uint16_t>& values, const std::vector<float>& we
 double ErrorOf(const Fitted& fit, const std::vector<uint16_t>& values, const std::vector<float>& weights) {
   double sum = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    const double off = static_cast<double>(F16ToF32(values[i])) - static_cast<double>(F16ToF32(fit.table[fit.indices[i]]));
+    const double off =
+        static_cast<double>(F16ToF32(values[i])) - static_cast<double>(F16ToF32(fit.table[fit.indices[i]]));
     sum += (weights.empty() ? 1.0 : static_cast<double>(weights[i % weights.size()])) * off * off;
   }
   return sum;
@@ -57,7 +58,8 @@ double ErrorOf(const Fitted& fit, const std::vector<uint16_t>& values, const std
 double Optimum(const std::vector<uint16_t>& values, const std::vector<float>& weights, size_t clusters) {
   std::map<double, long double> mass;
   for (size_t i = 0; i < values.size(); ++i) {
-    mass[static_cast<double>(F16ToF32(values[i]))] += weights.empty() ? 1.0L : static_cast<long double>(weights[i % weights.size()]);
+    mass[static_cast<double>(F16ToF32(values[i]))] +=
+        weights.empty() ? 1.0L : static_cast<long double>(weights[i % weights.size()]);
   }
   std::vector<std::pair<long double, long double>> points(mass.begin(), mass.end());
   const size_t n = points.size();
@@ -86,7 +88,8 @@ TEST(PaletteFitter, ReachesTheOptimumOfRandomGroups) {
     const int bits = std::vector<int>{1, 2, 3, 4, 6, 8}[random() % 6];
     std::vector<uint16_t> values = Normal(random(), rows * columns);
     if (round % 3 == 1) {  // few distinct values
-      for (auto& value : values) value = F32ToF16(static_cast<float>(static_cast<int>(random() % 9) - 4) / 64);
+      for (auto& value : values)
+        value = F32ToF16(static_cast<float>(static_cast<int>(random() % 9) - 4) / 64);
     }
     if (round % 3 == 2) {  // outliers of both signs
       values[0] = F32ToF16(37.5f);
@@ -94,7 +97,8 @@ TEST(PaletteFitter, ReachesTheOptimumOfRandomGroups) {
     }
     std::vector<float> weights;
     if (round % 2 != 0) {
-      for (size_t j = 0; j < columns; ++j) weights.push_back(0.1f + static_cast<float>(random() % 1000) / 100);
+      for (size_t j = 0; j < columns; ++j)
+        weights.push_back(0.1f + static_cast<float>(random() % 1000) / 100);
     }
     const Fitted fit = MustFit(values, weights, bits);
     const double optimum = Optimum(values, weights, size_t{1} << bits);
@@ -114,7 +118,8 @@ TEST(PaletteFitter, HasTheKnownErrorOnNormalData) {
   for (const uint16_t v : values) energy += std::pow(static_cast<double>(F16ToF32(v)), 2);
   const std::map<int, double> known = {{2, 0.340}, {3, 0.183}, {4, 0.0947}, {6, 0.0234}, {8, 0.0053}};
   for (const auto& [bits, relative] : known) {
-    EXPECT_NEAR(std::sqrt(MustFit(values, {}, bits).error / energy), relative, 0.03 * relative) << bits << " bits";
+    EXPECT_NEAR(std::sqrt(MustFit(values, {}, bits).error / energy), relative, 0.03 * relative)
+        << bits << " bits";
   }
 }
 

@@ -167,8 +167,11 @@ TEST(Properties, GaussianRowsLoseWhatTheirBitsSay) {
 }
 
 TEST(Properties, LeastErrorEncodersLoseLessAndReadTheSame) {
-  const std::pair<DType, double> measured[] = {{DType::kQ4Block, 0.0861}, {DType::kQ4Tiled, 0.0861}, {DType::kQ4tp, 0.0866},
-                                               {DType::kVbit, 0.0850},    {DType::kVbitRo, 0.0850}};
+  const std::pair<DType, double> measured[] = {{DType::kQ4Block, 0.0861},
+                                               {DType::kQ4Tiled, 0.0861},
+                                               {DType::kQ4tp, 0.0866},
+                                               {DType::kVbit, 0.0850},
+                                               {DType::kVbitRo, 0.0850}};
   const Shape shape = {64, 1024};
   const TensorView source = F32Tensor(shape, GaussianRows(shape[0], shape[1], 11));
   const std::vector<float> values = MustDequantize(source);
@@ -205,7 +208,8 @@ TEST(Properties, LeastErrorEncodersAreNeverWorseThanTheStandard) {
     }
     const auto ladder = LeastErrorEncoder(DType::kQ4tp)(*AsFloatRows(source), {}, pool);
     RC_ASSERT(ladder.has_value());
-    for (const float value : MustDequantize(OwnedTensor(DType::kQ4tp, shape, *ladder))) RC_ASSERT(std::isfinite(value));
+    for (const float value : MustDequantize(OwnedTensor(DType::kQ4tp, shape, *ladder)))
+      RC_ASSERT(std::isfinite(value));
   }));
 }
 
@@ -231,7 +235,8 @@ TEST(Properties, TernaryOutliersAreNeverWeightsThatNothingReaches) {
     const Shape shape = {rows, cols};
     const std::vector<float> values = HardRows(rows, cols, seed);
     std::vector<float> importance(static_cast<size_t>(cols));  // most columns are never used; perhaps none is
-    for (size_t i = 0; i < importance.size(); ++i) importance[i] = (i * 7 + seed) % 11 < seed % 4 ? 0.25f : 0.0f;
+    for (size_t i = 0; i < importance.size(); ++i)
+      importance[i] = (i * 7 + seed) % 11 < seed % 4 ? 0.25f : 0.0f;
     EncodeOptions options;
     options.outlier_fraction = 0.2;
     options.column_mean_square = importance;
@@ -240,7 +245,8 @@ TEST(Properties, TernaryOutliersAreNeverWeightsThatNothingReaches) {
     const std::byte* row_ptr = payload.data() + rows * cols / 32 * 9;
     const std::byte* entry = row_ptr + 4 * (rows + 1);
     for (int64_t row = 0; row < rows; ++row) {
-      for (auto i = LoadLe<uint32_t>(row_ptr + 4 * row); i < LoadLe<uint32_t>(row_ptr + 4 * (row + 1)); ++i, entry += 4) {
+      for (auto i = LoadLe<uint32_t>(row_ptr + 4 * row); i < LoadLe<uint32_t>(row_ptr + 4 * (row + 1));
+           ++i, entry += 4) {
         const auto column = LoadLe<uint16_t>(entry);
         RC_ASSERT(importance[column] > 0.0f);
         RC_ASSERT(values[static_cast<size_t>(row * cols + column)] != 0.0f);
@@ -251,7 +257,8 @@ TEST(Properties, TernaryOutliersAreNeverWeightsThatNothingReaches) {
     RC_ASSERT(MustEncode(encoding, F32Tensor(shape, values), options) == payload);
     // None at all leaves the plain choice: no correction, and every group decodes to within its mean.
     std::fill(importance.begin(), importance.end(), 0.0f);
-    const auto plain = MustDequantize(OwnedTensor(DType::kQ1t, shape, MustEncode(encoding, F32Tensor(shape, values), options)));
+    const auto plain = MustDequantize(
+        OwnedTensor(DType::kQ1t, shape, MustEncode(encoding, F32Tensor(shape, values), options)));
     for (size_t group = 0; group < values.size(); group += 32) {
       double mean = 0;
       for (size_t i = group; i < group + 32; ++i) mean += std::fabs(values[i]) / 32.0;

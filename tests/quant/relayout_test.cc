@@ -13,7 +13,8 @@ TEST(Relayout, KeepsEveryNumberAndEqualsTheEncoder) {
                                            {DType::kVbitRo, DType::kVbit}};
   for (const Shape& shape : {Shape{1, 32}, Shape{7, 96}, Shape{33, 64}}) {
     std::vector<float> values = GaussianRows(shape[0], shape[1], 17);
-    for (size_t i = 0; i < values.size(); i += 3) values[i] *= static_cast<float>(i % 29);  // rows of many widths
+    for (size_t i = 0; i < values.size(); i += 3)
+      values[i] *= static_cast<float>(i % 29);  // rows of many widths
     for (const auto& [from, to] : pairs) {
       const TensorView tensor =
           OwnedTensor(from, shape, MustEncode(*FindEncoding(from), F32Tensor(shape, values)));
@@ -37,11 +38,13 @@ TEST(Relayout, KeepsCodesThatNoEncoderWrites) {
 }
 
 TEST(Relayout, IsNothingForOtherPairsAndShapes) {
-  const TensorView odd = OwnedTensor(
-      DType::kQ4Block, {2, 44}, MustEncode(*FindEncoding(DType::kQ4Block), F32Tensor({2, 44}, GaussianRows(2, 44, 1))));
+  const TensorView odd =
+      OwnedTensor(DType::kQ4Block, {2, 44},
+                  MustEncode(*FindEncoding(DType::kQ4Block), F32Tensor({2, 44}, GaussianRows(2, 44, 1))));
   EXPECT_FALSE(Relayout(odd, DType::kQ4Tiled));
   const TensorView even = F32Tensor({2, 32}, GaussianRows(2, 32, 1));
-  for (const Encoding* encoding : AllEncodings()) EXPECT_FALSE(Relayout(even, encoding->dtype)) << encoding->name;
+  for (const Encoding* encoding : AllEncodings())
+    EXPECT_FALSE(Relayout(even, encoding->dtype)) << encoding->name;
   EXPECT_FALSE(Relayout(even, DType::kMix84));
 }
 

@@ -274,7 +274,8 @@ TEST(Tokenizer, CutsLongPiecesOnlyWhereNothingJoins) {
 
 TEST(Tokenizer, TakesAddedTokensWithoutTheirFlags) {
   Json bare = SmallFile(), full = SmallFile();
-  bare["added_tokens"] = {{{"id", 9}, {"content", "<s>"}, {"special", true}}, {{"id", 10}, {"content", "<t>"}}};
+  bare["added_tokens"] = {{{"id", 9}, {"content", "<s>"}, {"special", true}},
+                          {{"id", 10}, {"content", "<t>"}}};
   full["added_tokens"] = {Added("<s>", true), Added("<t>", false)};
   full["added_tokens"][1]["normalized"] = true;
   const auto a = Make(bare), b = Make(full);

@@ -34,12 +34,11 @@ std::function<Result<WeightRows>()> HalfOfHeads(const TensorSource& source, cons
   return [&source, name, heads, dim, part, scale]() -> Result<WeightRows> {
     CMF_TRY(WeightRows rows, TensorRows(source, name));
     if (rows.rows != 2 * heads * dim) {
-      return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}': {} rows, {} are wanted", source.path(), name,
-                                                   rows.rows, 2 * heads * dim));
+      return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}': {} rows, {} are wanted", source.path(),
+                                                   name, rows.rows, 2 * heads * dim));
     }
     std::vector<RowRange> ranges;
-    for (int64_t h = 0; h < heads; ++h)
-      ranges.push_back({(2 * h + part) * dim, (2 * h + part + 1) * dim});
+    for (int64_t h = 0; h < heads; ++h) ranges.push_back({(2 * h + part) * dim, (2 * h + part + 1) * dim});
     return ScaleRows(SelectRows(std::move(rows), std::move(ranges)), scale);
   };
 }
@@ -71,8 +70,9 @@ Var Attention(Pass& pass, const std::string& name, const PlannedLayer& layer, co
   const auto project = [&](const char* which, int64_t n) {
     return g.ToHeads(g.Linear(h, prefix + which, n * dim, c.hidden_size), n, dim);
   };
-  Var q = layer.has_gate ? g.ToHeads(HalfLinear(pass, h, prefix + "q_proj", prefix + "q_proj_query", 0, 1), heads, dim)
-                         : project("q_proj", heads);
+  Var q = layer.has_gate
+              ? g.ToHeads(HalfLinear(pass, h, prefix + "q_proj", prefix + "q_proj_query", 0, 1), heads, dim)
+              : project("q_proj", heads);
   Var k = project("k_proj", kv_heads);
   const Var v = project("v_proj", kv_heads);
   if (layer.has_qk_norm) {

@@ -18,8 +18,8 @@ Var Layer(Pass& pass, int64_t index, Var x) {
   };
   const Var h = norm("input_layernorm.weight");
   const bool is_linear = layer.kind == LayerKind::kLinearAttention;
-  x = g.Add(x, g.FromChannels(is_linear ? DeltaAttention(pass, name, layer, h)
-                                        : Attention(pass, name, layer, h)));
+  x = g.Add(
+      x, g.FromChannels(is_linear ? DeltaAttention(pass, name, layer, h) : Attention(pass, name, layer, h)));
   const Var m = norm("post_attention_layernorm.weight");
   return g.Add(x, g.FromChannels(layer.is_mixture ? Mixture(g, name + "mlp.", c.hidden_size, *c.moe, m)
                                                   : FeedForward(g, name + "mlp.", c.hidden_size, m)));
@@ -33,7 +33,8 @@ Result<mil::Function> ChunkFunction(const DecoderPlan& plan, int64_t chunk, int6
   Pass pass(g, plan, tokens);
   Var x = g.Input("hidden_states", {DataType::kFloat16, {1, tokens, c.hidden_size}});
   pass.position_ids = g.Input("position_ids", {DataType::kInt32, {tokens}});
-  pass.causal_mask = g.Input("causal_mask", {DataType::kFloat16, {1, 1, tokens, plan.options.context_length}});
+  pass.causal_mask =
+      g.Input("causal_mask", {DataType::kFloat16, {1, 1, tokens, plan.options.context_length}});
   pass.current_pos = g.Input("current_pos", {DataType::kInt32, {1}});
   if (c.hidden_size_per_layer_input > 0) {
     pass.per_layer_inputs = g.Input(
@@ -52,7 +53,8 @@ Result<mil::Function> ChunkFunction(const DecoderPlan& plan, int64_t chunk, int6
       rope.kind = RopeKind::kProportional;  // as files say it that have no name for the kind
       rope.partial_rotary_factor = c.global_partial_rotary_factor;
     }
-    CMF_TRY(const Rotation rotation, Rotations(pass, "rope", rope, has_own_dim ? c.global_head_dim : c.head_dim));
+    CMF_TRY(const Rotation rotation,
+            Rotations(pass, "rope", rope, has_own_dim ? c.global_head_dim : c.head_dim));
     pass.cosines = rotation.cosines;
     pass.sines = rotation.sines;
   }

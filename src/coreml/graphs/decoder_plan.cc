@@ -32,9 +32,10 @@ class Planner {
   Result<DecoderPlan> Make() {
     const auto family = FamilyOf(config_.arch_name);
     if (!family) {
-      return Refuse(fmt::format("no Core ML graph for models of type '{}': there are graphs for qwen3, qwen3_5, "
-                                "qwen3_5_moe and gemma4",
-                                config_.arch_name));
+      return Refuse(
+          fmt::format("no Core ML graph for models of type '{}': there are graphs for qwen3, qwen3_5, "
+                      "qwen3_5_moe and gemma4",
+                      config_.arch_name));
     }
     plan_.family = *family;
     CMF_CHECK(CheckOptions());
@@ -71,12 +72,13 @@ class Planner {
                                 config_.max_position_embeddings));
     }
     if (o.batch_size < 1 || o.batch_size > o.context_length) {
-      return Misfit(fmt::format("batch-size {}: give 1 to the context length, {}", o.batch_size,
-                                o.context_length));
+      return Misfit(
+          fmt::format("batch-size {}: give 1 to the context length, {}", o.batch_size, o.context_length));
     }
     if (o.num_chunks < 1 || o.num_chunks > std::min<int64_t>(config_.num_layers, 99)) {
-      return Misfit(fmt::format("chunks {}: the model has {} layers, file names hold two digits: give 1 to {}",
-                                o.num_chunks, config_.num_layers, std::min<int64_t>(config_.num_layers, 99)));
+      return Misfit(
+          fmt::format("chunks {}: the model has {} layers, file names hold two digits: give 1 to {}",
+                      o.num_chunks, config_.num_layers, std::min<int64_t>(config_.num_layers, 99)));
     }
     if (o.split_lm_head < 1 || o.split_lm_head > config_.vocab_size) {
       return Misfit(fmt::format("split-lm-head {}: the vocabulary has {} tokens: give 1 to as many",
@@ -90,7 +92,8 @@ class Planner {
     const ModelConfig& c = config_;
     if (c.norm_style == NormStyle::kUnknown) return Refuse("norm_style is not known");
     if (c.num_loops != 1) return Refuse(fmt::format("looped models ({} loops) have no graph", c.num_loops));
-    if (!c.attention_heads_per_layer.empty()) return Refuse("heads per layer differ: there is no graph for that");
+    if (!c.attention_heads_per_layer.empty())
+      return Refuse("heads per layer differ: there is no graph for that");
     if (c.attn_logit_softcapping) return Refuse("attn_logit_softcapping has no graph here");
     if (c.num_kv_heads < 1 || c.num_attention_heads % c.num_kv_heads != 0) {
       return Fail(ErrorKind::kCorrupt, fmt::format("{}: {} attention heads over {} key-value heads",
@@ -118,10 +121,12 @@ class Planner {
 
   Result<void> CheckGemma() const {
     const ModelConfig& c = config_;
-    if (c.hidden_act != Activation::kGeluTanh) return Refuse("an activation other than GELU (tanh) has no graph here");
+    if (c.hidden_act != Activation::kGeluTanh)
+      return Refuse("an activation other than GELU (tanh) has no graph here");
     if (c.moe) return Refuse("the mixture of experts of gemma4 (enable_moe_block) has no graph");
     if (c.num_kv_shared_layers < 0 || c.num_kv_shared_layers >= c.num_layers)
-      return Refuse(fmt::format("{} of {} layers share keys and values", c.num_kv_shared_layers, c.num_layers));
+      return Refuse(
+          fmt::format("{} of {} layers share keys and values", c.num_kv_shared_layers, c.num_layers));
     if (c.hidden_size_per_layer_input > 0 && c.vocab_size_per_layer_input != c.vocab_size) {
       return Refuse(fmt::format("per-layer embeddings of {} tokens beside {}: there is no graph for that",
                                 c.vocab_size_per_layer_input, c.vocab_size));
@@ -174,9 +179,10 @@ class Planner {
         return Add(layer);
       }
       case LayerKind::kSlidingAttention:
-        return Refuse(fmt::format("layer {} attends to a window of {}: sliding windows have no graph for this "
-                                  "family",
-                                  i, config_.sliding_window.value_or(0)));
+        return Refuse(
+            fmt::format("layer {} attends to a window of {}: sliding windows have no graph for this "
+                        "family",
+                        i, config_.sliding_window.value_or(0)));
       case LayerKind::kShortConv:
         return Refuse(fmt::format("layer {} is a short convolution: it has no graph", i));
     }
@@ -199,8 +205,8 @@ class Planner {
     if (!is_sliding && layer.kind != LayerKind::kFullAttention)
       return Refuse(fmt::format("layer {} does not attend: it has no graph in this family", i));
     if (is_sliding && config_.sliding_window.value_or(0) < 1)
-      return Fail(ErrorKind::kCorrupt, fmt::format("{}: layer {} slides, sliding_window is missing",
-                                                   source_.path(), i));
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("{}: layer {} slides, sliding_window is missing", source_.path(), i));
     layer.has_qk_norm = Find(i, "self_attn.q_norm.weight") != nullptr;
     if (i >= config_.num_layers - config_.num_kv_shared_layers) {
       for (int64_t j = config_.num_layers - config_.num_kv_shared_layers - 1; j >= 0; --j) {
@@ -226,7 +232,8 @@ class Planner {
   [[nodiscard]] std::vector<int64_t> LayersOf(LayerKind kind) const {
     std::vector<int64_t> out;
     for (size_t i = 0; i < plan_.layers.size(); ++i) {
-      if (plan_.layers[i].kind == kind && plan_.layers[i].shares_kv_of < 0) out.push_back(static_cast<int64_t>(i));
+      if (plan_.layers[i].kind == kind && plan_.layers[i].shares_kv_of < 0)
+        out.push_back(static_cast<int64_t>(i));
     }
     return out;
   }
@@ -237,26 +244,27 @@ class Planner {
     if (sliding_layers_ > 0) {
       const int64_t block_shifting = window + 2 * o.batch_size;
       plan_.local_cache = std::min(o.context_length, block_shifting);
-      plan_.states.push_back({std::string(kLocalState),
-                              {sliding_layers_, 2 * config_.num_kv_heads, plan_.local_cache, config_.head_dim},
-                              LayersOf(LayerKind::kSlidingAttention)});
+      plan_.states.push_back(
+          {std::string(kLocalState),
+           {sliding_layers_, 2 * config_.num_kv_heads, plan_.local_cache, config_.head_dim},
+           LayersOf(LayerKind::kSlidingAttention)});
     }
     if (plan_.attention_layers > 0) {
       PlannedLayer full;
-      plan_.states.push_back({std::string(kGlobalState),
-                              {plan_.attention_layers, 2 * config_.num_kv_heads, o.context_length,
-                               plan_.head_dim(full)},
-                              LayersOf(LayerKind::kFullAttention)});
+      plan_.states.push_back(
+          {std::string(kGlobalState),
+           {plan_.attention_layers, 2 * config_.num_kv_heads, o.context_length, plan_.head_dim(full)},
+           LayersOf(LayerKind::kFullAttention)});
     }
   }
 
   void PlanStates() {
     if (plan_.family == Family::kGemma4) return PlanGemmaStates();
     if (plan_.attention_layers > 0) {
-      plan_.states.push_back({std::string(kKvState),
-                              {2 * plan_.attention_layers, config_.num_kv_heads, plan_.options.context_length,
-                               config_.head_dim},
-                              LayersOf(LayerKind::kFullAttention)});
+      plan_.states.push_back(
+          {std::string(kKvState),
+           {2 * plan_.attention_layers, config_.num_kv_heads, plan_.options.context_length, config_.head_dim},
+           LayersOf(LayerKind::kFullAttention)});
     }
     if (linear_layers_ == 0) return;
     const LinearAttentionConfig& linear = *config_.linear_attention;

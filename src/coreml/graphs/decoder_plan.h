@@ -21,16 +21,16 @@ struct GraphOptions {
 
 struct PlannedState {
   std::string name;
-  Shape shape;  // fp16
+  Shape shape;                  // fp16
   std::vector<int64_t> layers;  // in the order of their rows
 };
 
 struct PlannedLayer {
   LayerKind kind = LayerKind::kFullAttention;
-  int64_t slot = 0;         // among the layers that keep their state together
-  bool has_gate = false;    // attention: an output gate packed behind every head's query
+  int64_t slot = 0;       // among the layers that keep their state together
+  bool has_gate = false;  // attention: an output gate packed behind every head's query
   bool has_qk_norm = false;
-  bool is_mixture = false;  // experts instead of one MLP
+  bool is_mixture = false;    // experts instead of one MLP
   int64_t shares_kv_of = -1;  // the layer whose keys and values it reads; -1: its own
 };
 

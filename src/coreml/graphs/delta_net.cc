@@ -17,18 +17,26 @@ using mil::DataType;
 class DeltaNet {
  public:
   DeltaNet(Pass& pass, std::string name, const PlannedLayer& layer)
-      : pass_(pass), g_(pass.g), name_(std::move(name)), slot_(layer.slot), c_(pass.plan.config),
-        n_k_(c_.linear_attention->num_key_heads), n_v_(c_.linear_attention->num_value_heads),
-        dk_(c_.linear_attention->key_head_dim), dv_(c_.linear_attention->value_head_dim),
-        kernel_(c_.linear_attention->conv_kernel), channels_(2 * n_k_ * dk_ + n_v_ * dv_),
+      : pass_(pass),
+        g_(pass.g),
+        name_(std::move(name)),
+        slot_(layer.slot),
+        c_(pass.plan.config),
+        n_k_(c_.linear_attention->num_key_heads),
+        n_v_(c_.linear_attention->num_value_heads),
+        dk_(c_.linear_attention->key_head_dim),
+        dv_(c_.linear_attention->value_head_dim),
+        kernel_(c_.linear_attention->conv_kernel),
+        channels_(2 * n_k_ * dk_ + n_v_ * dv_),
         root_(std::sqrt(static_cast<double>(dk_))) {}
 
   Var Run(const Var& h) {
     const int64_t t = pass_.tokens;
-    const std::vector<Var> parts = g_.Split(Convolve(h), {Int(n_k_ * dk_), Int(n_k_ * dk_), Int(n_v_ * dv_)}, 2);
+    const std::vector<Var> parts =
+        g_.Split(Convolve(h), {Int(n_k_ * dk_), Int(n_k_ * dk_), Int(n_v_ * dv_)}, 2);
     if (!g_.ok()) return {};
-    const Var q = Spread(Normalize(parts[0])), k = Spread(Normalize(parts[1]));     // [n_v, T, dk]
-    const Var v = g_.Scale(Heads(parts[2], n_v_, dv_), root_);                        // [n_v, T, dv]
+    const Var q = Spread(Normalize(parts[0])), k = Spread(Normalize(parts[1]));  // [n_v, T, dk]
+    const Var v = g_.Scale(Heads(parts[2], n_v_, dv_), root_);                   // [n_v, T, dv]
     // Sigmoids whose halving lies in the weights, see Attention.
     const Var beta = PerHead(g_.SigmoidOfHalf(Project(h, "in_proj_b", n_v_, 0.5f)));  // [n_v, T, 1]
     const Var g = PerHead(g_.Mul(Decay(), Softplus(Project(h, "in_proj_a", n_v_, 1, true))));
@@ -103,9 +111,7 @@ class DeltaNet {
     return g_.Mul(heads, g_.Op("rsqrt", {{"x", squares}, {"epsilon", Graph::Number(1e-6)}}));
   }
   /// Each key head for its value heads.
-  Var Spread(const Var& x) {
-    return n_v_ == n_k_ ? x : g_.Squeeze(g_.RepeatHeads(x, n_v_ / n_k_), {0});
-  }
+  Var Spread(const Var& x) { return n_v_ == n_k_ ? x : g_.Squeeze(g_.RepeatHeads(x, n_v_ / n_k_), {0}); }
   /// [1, n_v, 1, T] -> [n_v, T, 1].
   Var PerHead(const Var& x) { return g_.Reshape(x, {n_v_, pass_.tokens, 1}); }
 
@@ -117,7 +123,7 @@ class DeltaNet {
   /// One token; `v` is scaled by sqrt(dk) already.
   Var Recur(const Var& state, const Var& q, const Var& k, const Var& v, const Var& beta, const Var& g) {
     const Var faded = g_.Mul(state, g_.Unary("exp", g));
-    const Var d = g_.Mul(g_.Sub(v, g_.Matmul(k, faded)), beta);           // [n_v, 1, dv]
+    const Var d = g_.Mul(g_.Sub(v, g_.Matmul(k, faded)), beta);          // [n_v, 1, dv]
     const Var p = g_.Add(faded, g_.Matmul(k, d, /*transpose_x=*/true));  // [n_v, dk, dv]
     StoreState(p);
     return g_.Scale(g_.Matmul(q, p), 1 / static_cast<double>(dk_));
@@ -126,13 +132,15 @@ class DeltaNet {
   /// 1 where `is_one`, a constant [1, size, size].
   template <class Fn>
   Var Matrix(const std::string& which, int64_t size, Fn is_one) {
-    return g_.Weight(fmt::format("delta_rule_{}_{}", which, size), {1, size, size}, [&]() -> Result<WeightRows> {
-      std::vector<float> values(static_cast<size_t>(size * size));
-      for (int64_t i = 0; i < size; ++i) {
-        for (int64_t j = 0; j < size; ++j) values[static_cast<size_t>(i * size + j)] = is_one(i, j) ? 1 : 0;
-      }
-      return ComputedRows(size, size, std::move(values));
-    });
+    return g_.Weight(fmt::format("delta_rule_{}_{}", which, size), {1, size, size},
+                     [&]() -> Result<WeightRows> {
+                       std::vector<float> values(static_cast<size_t>(size * size));
+                       for (int64_t i = 0; i < size; ++i) {
+                         for (int64_t j = 0; j < size; ++j)
+                           values[static_cast<size_t>(i * size + j)] = is_one(i, j) ? 1 : 0;
+                       }
+                       return ComputedRows(size, size, std::move(values));
+                     });
   }
 
   Var Chunks(Var state, const Var& q, const Var& k, const Var& v, const Var& beta, const Var& g) {
@@ -154,13 +162,13 @@ class DeltaNet {
     const Var lower = Matrix("lower", size, [](int64_t i, int64_t j) { return j <= i; });
     const Var strictly = Matrix("strictly", size, [](int64_t i, int64_t j) { return j < i; });
     // E[i, j] = sum of g over j < m <= i, term by term: differences of a running sum lose fp16's digits.
-    const Var until = g_.Matmul(lower, g_.Mul(g, strictly));             // [n_v, C, C]
-    const Var decay = g_.Mul(g_.Unary("exp", until), lower);              // D
-    const Var from_start = g_.Unary("exp", g_.Matmul(lower, g));          // e^G, [n_v, C, 1]
+    const Var until = g_.Matmul(lower, g_.Mul(g, strictly));      // [n_v, C, C]
+    const Var decay = g_.Mul(g_.Unary("exp", until), lower);      // D
+    const Var from_start = g_.Unary("exp", g_.Matmul(lower, g));  // e^G, [n_v, C, 1]
     const Var to_end = g_.Unary("exp", g_.Reshape(g_.Slice(until, 1, size - 1, size), {n_v_, size, 1}));
     const Var key_products = g_.Mul(g_.Mul(g_.Matmul(k, k, false, true), decay), strictly);
     const Var inverse = Invert(g_.Mul(key_products, beta));
-    const Var u = g_.Matmul(inverse, g_.Mul(v, beta));                     // [n_v, C, dv]
+    const Var u = g_.Matmul(inverse, g_.Mul(v, beta));                      // [n_v, C, dv]
     const Var w = g_.Matmul(inverse, g_.Mul(g_.Mul(k, beta), from_start));  // [n_v, C, dk]
     const Var d = g_.Sub(u, g_.Matmul(w, state));
     const Var within = g_.Mul(g_.Matmul(q, k, false, true), decay);

@@ -18,15 +18,16 @@ Result<mil::Model> OneFunction(Graph& g) {
 /// embedding, normed per layer.
 Var PerLayerInputs(Graph& g, const ModelConfig& c, const Var& ids, const Var& hidden) {
   const int64_t width = c.hidden_size_per_layer_input, all = c.num_layers * width;
-  const Var rows = g.Gather(g.Tensor("model.embed_tokens_per_layer.weight", {c.vocab_size_per_layer_input, all},
-                                     std::sqrt(static_cast<float>(width))),
-                            ids);
-  const Var projected =
-      g.Scale(g.FromChannels(g.Linear(g.ToChannels(hidden), "model.per_layer_model_projection", all, c.hidden_size)),
-              1 / std::sqrt(static_cast<double>(c.hidden_size)));
+  const Var rows =
+      g.Gather(g.Tensor("model.embed_tokens_per_layer.weight", {c.vocab_size_per_layer_input, all},
+                        std::sqrt(static_cast<float>(width))),
+               ids);
+  const Var projected = g.Scale(
+      g.FromChannels(g.Linear(g.ToChannels(hidden), "model.per_layer_model_projection", all, c.hidden_size)),
+      1 / std::sqrt(static_cast<double>(c.hidden_size)));
   const Var by_layer = g.Reshape(projected, {1, -1, c.num_layers, width});
-  const Var normed = g.RmsNorm(by_layer, width, c.rms_norm_eps,
-                               g.Tensor("model.per_layer_projection_norm.weight", {width}));
+  const Var normed =
+      g.RmsNorm(by_layer, width, c.rms_norm_eps, g.Tensor("model.per_layer_projection_norm.weight", {width}));
   return g.Scale(g.Add(g.Reshape(normed, {1, -1, all}), rows), std::sqrt(0.5));
 }
 
@@ -62,18 +63,17 @@ Result<mil::Model> HeadModel(const DecoderPlan& plan, WeightStore& weights) {
   int64_t begin = 0;
   for (size_t i = 0; i < plan.head_parts.size(); ++i) {
     const int64_t rows = plan.head_parts[i];
-    const Var weight = g.Weight(fmt::format("lm_head_{}.weight", i + 1), {rows, c.hidden_size, 1, 1},
-                                [&]() -> Result<WeightRows> {
-                                  CMF_TRY(WeightRows all, TensorRows(g.source(), table));
-                                  if (all.rows != c.vocab_size || all.cols != c.hidden_size) {
-                                    return Fail(ErrorKind::kCorrupt,
-                                                fmt::format("{}: tensor '{}': {} x {}, wanted are {} x {}",
-                                                            g.source().path(), table, all.rows, all.cols,
-                                                            c.vocab_size, c.hidden_size));
-                                  }
-                                  return ScaleRows(SelectRows(std::move(all), {{begin, begin + rows}}),
-                                                   static_cast<float>(c.logit_multiplier));
-                                });
+    const Var weight = g.Weight(
+        fmt::format("lm_head_{}.weight", i + 1), {rows, c.hidden_size, 1, 1}, [&]() -> Result<WeightRows> {
+          CMF_TRY(WeightRows all, TensorRows(g.source(), table));
+          if (all.rows != c.vocab_size || all.cols != c.hidden_size) {
+            return Fail(ErrorKind::kCorrupt,
+                        fmt::format("{}: tensor '{}': {} x {}, wanted are {} x {}", g.source().path(), table,
+                                    all.rows, all.cols, c.vocab_size, c.hidden_size));
+          }
+          return ScaleRows(SelectRows(std::move(all), {{begin, begin + rows}}),
+                           static_cast<float>(c.logit_multiplier));
+        });
     Var logits = g.FromChannels(g.Conv(h, weight));
     if (c.final_logit_softcapping) {
       const double cap = *c.final_logit_softcapping;

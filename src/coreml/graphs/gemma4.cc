@@ -64,8 +64,8 @@ void MoveWindow(Pass& pass, const Var& positions, int64_t window, int64_t first_
     moved = g.Select(enters, moved, held);
   }
   const auto first = static_cast<int32_t>(first_slot), end = static_cast<int32_t>(end_slot);
-  pass.UpdateState(kLocalState, moved, std::vector<int32_t>{first, 0, 0, 0}, std::vector<int32_t>{end, 0, 0, 0},
-                   {false, true, true, true});
+  pass.UpdateState(kLocalState, moved, std::vector<int32_t>{first, 0, 0, 0},
+                   std::vector<int32_t>{end, 0, 0, 0}, {false, true, true, true});
 }
 
 Var GemmaAttention(Pass& pass, const std::string& prefix, const PlannedLayer& layer, const Var& h) {
@@ -148,7 +148,8 @@ Var GemmaLayer(Pass& pass, int64_t index, Var x) {
   const Var fed = g.FromChannels(FeedForward(g, name + "mlp.", c.hidden_size, m, Activation::kGeluTanh));
   x = g.Add(x, norm(fed, "post_feedforward_layernorm.weight"));
   if (const int64_t width = c.hidden_size_per_layer_input; width > 0) {
-    const Var gate = g.GeluTanh(g.Linear(g.ToChannels(x), name + "per_layer_input_gate", width, c.hidden_size));
+    const Var gate =
+        g.GeluTanh(g.Linear(g.ToChannels(x), name + "per_layer_input_gate", width, c.hidden_size));
     const Var own = g.ToChannels(g.Slice(pass.per_layer_inputs, 2, index * width, (index + 1) * width));
     const Var added =
         g.FromChannels(g.Linear(g.Mul(gate, own), name + "per_layer_projection", c.hidden_size, width));

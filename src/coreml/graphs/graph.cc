@@ -71,8 +71,8 @@ Var Graph::RepeatHeads(const Var& x, int64_t times) {
   if (!ok()) return {};
   const Shape& s = x.type.shape;
   if (times == 1) return Expand(x, {0});
-  const Var tiled =
-      Op("tile", {{"x", Expand(x, {1})}, {"reps", std::vector<int32_t>{1, static_cast<int32_t>(times), 1, 1}}});
+  const Var tiled = Op(
+      "tile", {{"x", Expand(x, {1})}, {"reps", std::vector<int32_t>{1, static_cast<int32_t>(times), 1, 1}}});
   return Reshape(tiled, {1, s[0] * times, s[1], s[2]});
 }
 
@@ -109,9 +109,8 @@ Var Graph::RmsNorm(const Var& x, int64_t width, double eps) {
   if (!ok()) return {};
   const int last = static_cast<int>(x.type.shape.size()) - 1;
   const Var mirrored = Concat({x, Scale(x, -1)}, last);
-  const Var normed = Op("layer_norm", {{"x", mirrored},
-                                       {"axes", std::vector<int32_t>{-1}},
-                                       {"epsilon", Number(eps)}});
+  const Var normed =
+      Op("layer_norm", {{"x", mirrored}, {"axes", std::vector<int32_t>{-1}}, {"epsilon", Number(eps)}});
   return Slice(normed, last, 0, width);
 }
 

@@ -70,16 +70,16 @@ class Graph : public mil::FunctionBuilder {
   /// x[row], the first axis dropped.
   Var Row(const Var& x, int64_t row);
   Var Gather(const Arg& table, const Var& indices) {
-    return Op("gather", {{"x", table}, {"indices", indices}, {"axis", 0}, {"batch_dims", 0},
-                         {"validate_indices", false}});
+    return Op(
+        "gather",
+        {{"x", table}, {"indices", indices}, {"axis", 0}, {"batch_dims", 0}, {"validate_indices", false}});
   }
   /// Each of the first axis' items `times` times in a row: [n, a, b] -> [1, n * times, a, b].
   Var RepeatHeads(const Var& x, int64_t times);
 
   // ---- products and reductions
   Var Matmul(const Var& x, const Var& y, bool transpose_x = false, bool transpose_y = false) {
-    return Op("matmul",
-              {{"x", x}, {"y", y}, {"transpose_x", transpose_x}, {"transpose_y", transpose_y}});
+    return Op("matmul", {{"x", x}, {"y", y}, {"transpose_x", transpose_x}, {"transpose_y", transpose_y}});
   }
   Var Reduce(std::string_view op, const Var& x, int axis, bool keep = true) {
     return Op(op, {{"x", x}, {"axes", std::vector<int32_t>{axis}}, {"keep_dims", keep}});

@@ -48,11 +48,11 @@ Var Mixture(Graph& g, const std::string& name, int64_t hidden, const MoeConfig& 
   const Var gate = wide("gate_proj"), up = wide("up_proj");
   const Var inner = g.Reshape(g.Mul(g.Silu(gate), up), {1, experts, width, tokens});
   const Var weighted = g.Reshape(g.Mul(inner, weights), {1, all, 1, tokens});
-  const Var down = g.Weight(name + "experts.down_proj.weight", {hidden, all, 1, 1},
-                            [&]() -> Result<WeightRows> {
-                              CMF_TRY(auto parts, OfExperts(g.source(), name, moe, "down_proj"));
-                              return JoinColumns(std::move(parts));
-                            });
+  const Var down =
+      g.Weight(name + "experts.down_proj.weight", {hidden, all, 1, 1}, [&]() -> Result<WeightRows> {
+        CMF_TRY(auto parts, OfExperts(g.source(), name, moe, "down_proj"));
+        return JoinColumns(std::move(parts));
+      });
   Var out = g.Conv(weighted, down);
   if (moe.shared_expert_intermediate_size > 0) {
     Var shared = FeedForward(g, name + "shared_expert.", hidden, h);

@@ -13,9 +13,8 @@ Result<WeightRows> TensorRows(const TensorSource& source, const std::string& nam
   auto rows = AsFloatRows(std::move(view));
   if (!rows) return Fail(std::move(rows).error().In(fmt::format("{}: tensor '{}'", source.path(), name)));
   auto shared = std::make_shared<const FloatRows>(std::move(*rows));
-  return WeightRows{shared->rows, shared->cols, [shared](int64_t begin, int64_t end, float* out) {
-                      shared->Read(begin, end, out);
-                    }};
+  return WeightRows{shared->rows, shared->cols,
+                    [shared](int64_t begin, int64_t end, float* out) { shared->Read(begin, end, out); }};
 }
 
 WeightRows SelectRows(WeightRows from, std::vector<RowRange> ranges) {

@@ -28,10 +28,11 @@ Result<void> CheckRange(float largest) {
   if (!std::isfinite(largest)) {
     return Fail(ErrorKind::kCorrupt, "holds NaN or infinity: fetch the checkpoint again");
   }
-  return Fail(ErrorKind::kUnsupported,
-              fmt::format("a weight of {} is beyond fp16, which ends at 65504: this model cannot be a Core ML "
-                          "package",
-                          largest));
+  return Fail(
+      ErrorKind::kUnsupported,
+      fmt::format("a weight of {} is beyond fp16, which ends at 65504: this model cannot be a Core ML "
+                  "package",
+                  largest));
 }
 
 }  // namespace
@@ -70,8 +71,7 @@ Result<mil::Value> WeightStore::Add(const std::string& name, const Shape& shape,
       float* from = numbers.data() + first * rows.cols;
       const auto n = static_cast<size_t>((last - first) * rows.cols);
       rows.read(begin + first, begin + last, from);
-      for (size_t i = 0; i < n; ++i)
-        halves[static_cast<size_t>(first * rows.cols) + i] = F32ToF16(from[i]);
+      for (size_t i = 0; i < n; ++i) halves[static_cast<size_t>(first * rows.cols) + i] = F32ToF16(from[i]);
       const float here = Largest({from, n});
       const std::scoped_lock lock(mutex);
       if (!(here <= largest)) largest = here;

@@ -301,7 +301,8 @@ Result<void> FunctionPlan::BindOperation(const mil::Operation& op) {
     }
     TensorType type = types[i];
     // A slice checks its own extents when it runs: what the program declares need not be found out every time.
-    if (op.type == "slice_by_index" && op.outputs[i].type.tensor.is_static()) type = op.outputs[i].type.tensor;
+    if (op.type == "slice_by_index" && op.outputs[i].type.tensor.is_static())
+      type = op.outputs[i].type.tensor;
     const ValueId id = NewValue(op.outputs[i].name, std::move(type));
     step.outputs.push_back(id);
     define(id);

@@ -83,7 +83,8 @@ class FunctionPlan {
   Result<void> BindOperation(const mil::Operation& op);
   Result<ValueId> BindLiteral(const mil::Value& value);
   Result<void> BindConstant(ValueId id, const mil::Value& value);
-  Result<mil::OpCall> CallOf(const mil::Operation& op, const mil::NameMap<std::vector<ValueId>>& operands) const;
+  Result<mil::OpCall> CallOf(const mil::Operation& op,
+                             const mil::NameMap<std::vector<ValueId>>& operands) const;
   Result<void> DefineConstexpr(const mil::OpCall& call, PlanStep& step,
                                const std::vector<mil::TensorType>& types);
   Result<bool> TryFold(const mil::OpCall& call, PlanStep& step);

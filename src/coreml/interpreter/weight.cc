@@ -337,7 +337,8 @@ Results MakeLutToSparse(const Operands& operands, const std::vector<TensorType>&
   const int64_t elements = *ElementCount(shape), vector = lut.back();
   std::vector<int64_t> rows(static_cast<size_t>(elements), -1);  // of the tables, by index; -1: not set
   CMF_CHECK(ForSetBits(mask, elements, static_cast<int64_t>(codes.size()), [&](int64_t at, int64_t k) {
-    rows[static_cast<size_t>(at)] = (grid.BlockOf(at) << bits) + static_cast<int64_t>(codes[static_cast<size_t>(k)]);
+    rows[static_cast<size_t>(at)] =
+        (grid.BlockOf(at) << bits) + static_cast<int64_t>(codes[static_cast<size_t>(k)]);
   }));
   int64_t stride = elements;  // with vectors of one, an output element is its index
   if (vector > 1) {

@@ -48,7 +48,8 @@ void ArrangeRow(const QuantizedGroup* groups, int64_t count, int32_t zero, UnitI
 }
 
 /// Tokens [begin, end) of `x` into their tiles.
-void ArrangeTiles(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, avx512::TileGroup* out) {
+void ArrangeTiles(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end,
+                  avx512::TileGroup* out) {
   const auto zero = static_cast<int>(w.zero);
   for (int64_t tile = 0; tile < avx512::TilesOf(x.count); ++tile, out += w.groups) {
     const int64_t first = avx512::TileBegin(x.count, tile), last = avx512::TileBegin(x.count, tile + 1);

@@ -42,8 +42,9 @@ CMFORGE_INLINE void Partial(const TileInput& in, int64_t p, __m512 (&sums)[kCoun
       const __m512 x_scale = _mm512_set1_ps(x.scale[t]);
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
-        const __m512 scale =
-            kHasGroupScales ? _mm512_mul_ps(_mm512_load_ps(in.scales[g].scale + 16 * half), x_scale) : x_scale;
+        const __m512 scale = kHasGroupScales
+                                 ? _mm512_mul_ps(_mm512_load_ps(in.scales[g].scale + 16 * half), x_scale)
+                                 : x_scale;
         sums[t][half] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[t][half]), scale, sums[t][half]);
       }
     }
@@ -51,7 +52,8 @@ CMFORGE_INLINE void Partial(const TileInput& in, int64_t p, __m512 (&sums)[kCoun
 }
 
 template <int kCount>
-CMFORGE_INLINE void Add(const __m512 (&a)[kCount][2], const __m512 (&b)[kCount][2], __m512 (&sums)[kCount][2]) {
+CMFORGE_INLINE void Add(const __m512 (&a)[kCount][2], const __m512 (&b)[kCount][2],
+                        __m512 (&sums)[kCount][2]) {
   for (int t = 0; t < kCount; ++t) {
     for (int half = 0; half < 2; ++half) sums[t][half] = _mm512_add_ps(a[t][half], b[t][half]);
   }
@@ -71,8 +73,7 @@ CMFORGE_INLINE void Quarter(const TileInput& in, int64_t p, __m512 (&sums)[kCoun
 }
 
 template <int kCount, bool kHasGroupScales>
-void Tile(const TileInput& in, const float* row_scales, int64_t row_count, float* out,
-          int64_t out_stride) {
+void Tile(const TileInput& in, const float* row_scales, int64_t row_count, float* out, int64_t out_stride) {
   __m512 quarters[4][kCount][2];
   for (int64_t p = 0; p < 4; ++p) Quarter<kCount, kHasGroupScales>(in, p, quarters[p]);
   for (int t = 0; t < kCount; ++t) {

@@ -169,13 +169,10 @@ void PanelsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, co
     if constexpr (!Encoding::kHasGroupScales) {
       for (int64_t r = 0; r < rows; ++r) row_scales[r] = HalfAt(w.scales + 2 * (row + r));
     }
-    const avx512::Panels made = {codes,
-                                 Encoding::kHasGroupScales ? scales : nullptr,
-                                 Encoding::kHasGroupScales ? nullptr : row_scales,
-                                 w.groups,
-                                 panels};
-    avx512::PanelProduct(made, rows, reinterpret_cast<const avx512::TileGroup*>(x.arranged), x.count, out + row,
-                         out_stride);
+    const avx512::Panels made = {codes, Encoding::kHasGroupScales ? scales : nullptr,
+                                 Encoding::kHasGroupScales ? nullptr : row_scales, w.groups, panels};
+    avx512::PanelProduct(made, rows, reinterpret_cast<const avx512::TileGroup*>(x.arranged), x.count,
+                         out + row, out_stride);
   }
 }
 

@@ -5,9 +5,9 @@ constexpr int kDotTokens = 4;
 }  // namespace
 }  // namespace cmforge
 
+#include "kernels/integer_body.h"
 #include "kernels/neon/neon.h"
 #include "kernels/neon/unpack.h"
-#include "kernels/integer_body.h"
 
 namespace cmforge {
 namespace {

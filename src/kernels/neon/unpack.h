@@ -18,10 +18,9 @@ inline void UnpackNibbles(const std::byte* in, uint8_t* codes) {
 
 inline void UnpackPairs(const std::byte* in, uint8_t* codes) {
   const uint8x8_t bytes = vld1_u8(reinterpret_cast<const uint8_t*>(in));
-  const auto code = [](uint8x8_t v) {
-    return vadd_u8(vshl_n_u8(vand_u8(v, vdup_n_u8(3)), 1), vdup_n_u8(5));
-  };
-  vst4_u8(codes, {{code(bytes), code(vshr_n_u8(bytes, 2)), code(vshr_n_u8(bytes, 4)), code(vshr_n_u8(bytes, 6))}});
+  const auto code = [](uint8x8_t v) { return vadd_u8(vshl_n_u8(vand_u8(v, vdup_n_u8(3)), 1), vdup_n_u8(5)); };
+  vst4_u8(codes,
+          {{code(bytes), code(vshr_n_u8(bytes, 2)), code(vshr_n_u8(bytes, 4)), code(vshr_n_u8(bytes, 6))}});
 }
 
 inline void UnpackSigns(const std::byte* in, uint8_t* codes) {
