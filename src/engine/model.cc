@@ -369,7 +369,7 @@ Result<std::shared_ptr<LanguageModel>> Model::Load(std::shared_ptr<const TensorS
   if (source == nullptr || options.pool == nullptr)
     return Fail(ErrorKind::kUsage, "engine: no tensor source or no thread pool");
   CMF_TRY(const Isa isa, ParseIsa(options.isa));
-  const FloatKernels* kernels = FindFloatKernels(IsaName(isa));
+  const FloatKernels* kernels = FindFloatKernels(FloatIsaName(isa));
   if (kernels == nullptr) {
     return Fail(ErrorKind::kUnsupported, fmt::format("engine: no float kernels for '{}'", IsaName(isa)));
   }

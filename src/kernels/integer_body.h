@@ -1,8 +1,11 @@
 // Integer products for instruction sets without a wide u8 x s8 dot product: rows are unpacked to bytes in
 // cache, a few at a time, and each meets all tokens. Included by one file of each instruction set, after it
 // has defined in its namespace
-//   template <int kTokens> void DotRow(const UnpackedRow& row, const ArrangedToken (&x)[kTokens], float
-//   (&y)[kTokens]); constexpr int kDotTokens: tokens that share the loads of a row.
+//   constexpr int kDotTokens: tokens that share the loads of a row;
+// and which then defines
+//   template <int kTokens> void DotRow(const UnpackedRow& row, const ArrangedToken (&x)[kTokens],
+//                                      float (&y)[kTokens]);
+// and, with CMFORGE_DOTS_PAIRS, DotPair below.
 #pragma once
 
 #include "kernels/table.h"
@@ -70,13 +73,39 @@ int64_t IntegerScratchBytes(const WeightLayout& w) {
 }
 
 template <int kTokens>
-inline void DotTokens(const UnpackedRow& row, float row_scale, const std::byte* arranged, int64_t token,
-                      float* out, int64_t out_stride) {
+void DotRow(const UnpackedRow& row, const ArrangedToken (&x)[kTokens], float (&y)[kTokens]);
+
+/// Two rows with equal `groups` and `is_small`.
+template <int kTokens>
+void DotPair(const UnpackedRow (&rows)[2], const ArrangedToken (&x)[kTokens], float (&y)[2][kTokens])
+#ifdef CMFORGE_DOTS_PAIRS
+    ;
+#else
+{
+  for (int r = 0; r < 2; ++r) DotRow<kTokens>(rows[r], x, y[r]);
+}
+#endif
+
+/// Rows that were unpacked, times kTokens tokens.
+template <int kTokens>
+inline void DotTokens(const UnpackedRow* rows, int64_t count, const float* row_scales,
+                      const std::byte* arranged, int64_t token, float* out, int64_t out_stride) {
   ArrangedToken x[kTokens];
-  float y[kTokens];
-  for (int t = 0; t < kTokens; ++t) x[t] = TokenAt(arranged, row.groups, token + t);
-  DotRow<kTokens>(row, x, y);
-  for (int t = 0; t < kTokens; ++t) out[(token + t) * out_stride] = row.scales ? y[t] : y[t] * row_scale;
+  for (int t = 0; t < kTokens; ++t) x[t] = TokenAt(arranged, rows[0].groups, token + t);
+  for (int64_t r = 0; r < count; r += 2) {
+    float y[2][kTokens];
+    const int64_t n = count - r < 2 ? 1 : 2;
+    if (n == 2) {
+      DotPair<kTokens>({rows[r], rows[r + 1]}, x, y);
+    } else {
+      DotRow<kTokens>(rows[r], x, y[0]);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      for (int t = 0; t < kTokens; ++t) {
+        out[(token + t) * out_stride + r + i] = rows[r].scales ? y[i][t] : y[i][t] * row_scales[r + i];
+      }
+    }
+  }
 }
 
 void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
@@ -91,18 +120,17 @@ void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, c
   for (int64_t row = row_begin; row < row_end; row += at_once) {
     const int64_t rows = row_end - row < at_once ? row_end - row : at_once;
     UnpackedRow unpacked[kUnpackedRows];
+    float row_scales[kUnpackedRows];
     for (int64_t r = 0; r < rows; ++r) {
       uint8_t* own_codes = codes + r * padded * kGroupSize;
       float* own_scales = scales + r * padded;
       UnpackOneRow(w, row + r, own_codes, own_scales);
       unpacked[r] = {own_codes, w.has_group_scales ? own_scales : nullptr, padded, w.zero == ZeroPoint::k8};
+      row_scales[r] = w.has_row_scales ? HalfAt(w.scales + 2 * (row + r)) : 1.0f;
     }
     const auto each_row = [&](auto tokens, int64_t token) {
-      for (int64_t r = 0; r < rows; ++r) {
-        const float row_scale = w.has_row_scales ? HalfAt(w.scales + 2 * (row + r)) : 1.0f;
-        DotTokens<decltype(tokens)::value>(unpacked[r], row_scale, x.arranged, token, out + row + r,
-                                           out_stride);
-      }
+      DotTokens<decltype(tokens)::value>(unpacked, rows, row_scales, x.arranged, token, out + row,
+                                         out_stride);
     };
     int64_t token = 0;
     for (; token + kDotTokens <= x.count; token += kDotTokens)

@@ -21,9 +21,13 @@ std::string_view IsaName(Isa isa) {
       return "avx512";
     case Isa::kNeon:
       return "neon";
+    case Isa::kNeonI8mm:
+      return "neon-i8mm";
   }
   return "?";
 }
+
+std::string_view FloatIsaName(Isa isa) { return IsaName(isa == Isa::kNeonI8mm ? Isa::kNeon : isa); }
 
 bool RunsHere(Isa isa) {
   switch (isa) {
@@ -42,6 +46,8 @@ bool RunsHere(Isa isa) {
 #if defined(__aarch64__) && defined(__linux__)
     case Isa::kNeon:
       return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    case Isa::kNeonI8mm:
+      return RunsHere(Isa::kNeon) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 #elif defined(__aarch64__)
     case Isa::kNeon:
       return true;  // every 64-bit Apple processor that runs a current system

@@ -14,10 +14,14 @@ enum class Isa : uint8_t {
   kAvx2,       // AVX2, FMA, F16C
   kAvx512,     // AVX-512 F/BW/DQ/VL with VNNI, VBMI and GFNI (Ice Lake, Zen 4 and later)
   kNeon,       // Armv8.2 with dot product
+  kNeonI8mm,   // and with products of byte matrices (Armv8.6)
 };
-inline constexpr int kIsaCount = 4;
+inline constexpr int kIsaCount = 5;
 
-[[nodiscard]] std::string_view IsaName(Isa isa);  // "reference", "avx2", "avx512", "neon"
+[[nodiscard]] std::string_view IsaName(Isa isa);  // "reference", "avx2", "avx512", "neon", "neon-i8mm"
+
+/// The set whose float kernels (elementwise.h) go with this one: "neon" for neon-i8mm, otherwise the set itself.
+[[nodiscard]] std::string_view FloatIsaName(Isa isa);
 
 /// Built into this program and supported by this CPU and its operating system.
 [[nodiscard]] bool RunsHere(Isa isa);

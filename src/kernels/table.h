@@ -118,6 +118,7 @@ extern const KernelTable kReferenceTable;
 extern const KernelTable kAvx2Table;
 extern const KernelTable kAvx512Table;
 extern const KernelTable kNeonTable;
+extern const KernelTable kNeonI8mmTable;
 
 /// The table of a set that RunsHere().
 [[nodiscard]] const KernelTable& TableOf(Isa isa);

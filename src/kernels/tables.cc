@@ -18,6 +18,8 @@ const KernelTable& TableOf(Isa isa) {
 #if defined(__aarch64__)
     case Isa::kNeon:
       return kNeonTable;
+    case Isa::kNeonI8mm:
+      return kNeonI8mmTable;
 #endif
     default:
       break;

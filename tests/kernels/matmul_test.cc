@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "gtest/gtest.h"
+#include "kernels/elementwise.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
 #include "random_weight.h"
@@ -270,7 +271,10 @@ TEST(LinearWeight, RefusesWhatIsNoMatrix) {
 }
 
 TEST(Isa, NamesAreReadBackAndUnknownOnesRefused) {
-  for (const Isa isa : IsasThatRun()) EXPECT_EQ(*ParseIsa(IsaName(isa)), isa);
+  for (const Isa isa : IsasThatRun()) {
+    EXPECT_EQ(*ParseIsa(IsaName(isa)), isa);
+    EXPECT_NE(FindFloatKernels(FloatIsaName(isa)), nullptr) << IsaName(isa);
+  }
   EXPECT_EQ(*ParseIsa(""), BestIsa());
   EXPECT_EQ(ParseIsa("sse9").error().kind, ErrorKind::kUsage);
   for (int i = 0; i < kIsaCount; ++i) {
