@@ -30,6 +30,22 @@ std::vector<RowRange> LiveRuns(const Pass& pass, int64_t visit, int64_t width) {
   return runs;
 }
 
+/// Neurons of the runs that are dead under a mask: zeroed one by one.
+std::vector<int32_t> DeadNeurons(const uint8_t* bits, const std::vector<RowRange>& runs) {
+  std::vector<int32_t> dead;
+  if (bits == nullptr) return dead;
+  for (const RowRange& run : runs) {
+    for (int64_t i = run.begin; i < run.end; ++i) {
+      if (i % 8 == 0 && bits[i / 8] == 0xFF) {
+        i += 7;
+      } else if (!HasBit(bits, i)) {
+        dead.push_back(static_cast<int32_t>(i));
+      }
+    }
+  }
+  return dead;
+}
+
 void Activate(const Pass& pass, const float* gate, const float* up, int64_t n, float* out) {
   if (pass.network.config.hidden_act == Activation::kGeluTanh) {
     pass.kernels.gelu_mul(gate, up, n, out);
@@ -75,6 +91,7 @@ void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const flo
   for (const RowSpan& span : pass.spans) {
     const uint8_t* bits =
         is_masked && span.active != nullptr ? MaskRow(span.active->ffn, pass.network, visit) : nullptr;
+    const std::vector<int32_t> dead = DeadNeurons(bits, runs);
     ForRange(pass, span.count, width * 2, [&](int64_t begin, int64_t end) {
       for (int64_t row = span.row + begin; row < span.row + end; ++row) {
         float *g = gate + row * width, *u = up + row * width;
@@ -87,10 +104,7 @@ void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const flo
           done = run.end;
         }
         std::fill(g + done, g + width, 0.0f);
-        if (bits == nullptr) continue;
-        for (int64_t i = 0; i < width; ++i) {
-          if (!HasBit(bits, i)) g[i] = 0;
-        }
+        for (const int32_t i : dead) g[i] = 0;
       }
     });
   }

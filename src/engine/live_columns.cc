@@ -35,7 +35,13 @@ std::vector<int32_t> LiveColumnGroups(const uint8_t* bits, int64_t unit, int64_t
   for (int64_t begin = 0; begin < columns; begin += kGroup) {
     const int64_t end = std::min(begin + kGroup, columns);
     bool is_live = false;
-    for (int64_t i = begin / unit; i * unit < end && !is_live; ++i) is_live = HasBit(bits, i);
+    for (int64_t i = begin / unit; i * unit < end && !is_live; ++i) {
+      if (i % 8 == 0 && (i + 8) * unit <= end && bits[i / 8] == 0) {
+        i += 7;
+      } else {
+        is_live = HasBit(bits, i);
+      }
+    }
     if (is_live) groups.push_back(static_cast<int32_t>(begin / kGroup));
   }
   return groups;

@@ -4,9 +4,6 @@
 namespace cmforge {
 namespace {
 
-// Below this many elements one thread is done before the others have woken.
-constexpr int64_t kParallelElements = 32768;
-
 void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& input, const std::byte* columns,
               QuantizedRows& rows) {
   const int64_t groups = (input.cols() + kGroupSize - 1) / kGroupSize;

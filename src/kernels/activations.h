@@ -10,6 +10,9 @@
 
 namespace cmforge {
 
+/// Below this many elements one thread is done before the others have woken.
+inline constexpr int64_t kParallelElements = 32768;
+
 /// Buffers of one quantization; they only grow.
 struct QuantizedRows {
   bool is_valid = false;

@@ -141,5 +141,10 @@ void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, c
 
 int64_t RowGrain(const WeightLayout&, int64_t, bool) { return kUnpackedRows; }
 
+/// Unpacking reads live groups in place, but for rows of widths of their own.
+ProductFn LiveProduct(const WeightLayout& w, int64_t) {
+  return w.widths == nullptr ? IntegerProduct : nullptr;
+}
+
 }  // namespace
 }  // namespace cmforge

@@ -102,6 +102,26 @@ void RepackRungs(const std::byte* row, std::span<const int32_t> groups, std::byt
   }
 }
 
+/// The groups of a row of `cols` floats side by side, zeros where the row ends within one.
+void CopyColumns(const float* row, int64_t cols, std::span<const int32_t> groups, float* to) {
+  for (const int32_t g : groups) {
+    const int64_t count = std::min(kGroupSize, cols - g * kGroupSize);
+    std::copy_n(row + g * kGroupSize, count, to);
+    std::fill(to + count, to + kGroupSize, 0.0f);
+    to += kGroupSize;
+  }
+}
+
+/// fn(i) for every row; by several threads where there is enough to do.
+template <class Fn>
+void ForTokens(ThreadPool& pool, int64_t rows, int64_t cols, Fn&& fn) {
+  const auto range = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) fn(i);
+  };
+  if (rows * cols < kParallelElements) return range(0, rows);
+  pool.ForRanges(rows, 1, range);
+}
+
 }  // namespace
 
 bool CanSkipGroups(const LinearWeight& weight, ComputeMode mode) {
@@ -121,6 +141,16 @@ LiveGroups::LiveGroups(const WeightLayout& whole, std::span<const int32_t> group
     CopyGroups<0>(whole.columns, whole.cols * 2, 0, groups, 2 * kGroupSize, columns_.data());
     narrow_.columns = columns_.data();
   }
+  if (whole.cols % kGroupSize != 0) return;
+  in_place_ = whole;
+  in_place_.columns = narrow_.columns;
+  in_place_.overlay = nullptr;
+  in_place_.groups = narrow_.groups;
+  in_place_.whole_groups = whole.groups;
+  live_.assign(groups.begin(), groups.end());
+  live_.resize(static_cast<size_t>(AlignUp(groups.size(), kPartials)), groups.back());
+  in_place_.cols = static_cast<int64_t>(live_.size()) * kGroupSize;
+  in_place_.live = live_.data();
 }
 
 int64_t LiveGroups::BlockBytes(int64_t rows) const {
@@ -189,7 +219,7 @@ void LiveGroups::Gather(int64_t begin, int64_t end, std::byte* memory, Block& bl
   }
 }
 
-Activations& LiveColumns(Activations& input, std::span<const int32_t> groups,
+Activations& LiveColumns(ThreadPool& pool, Activations& input, std::span<const int32_t> groups,
                          std::span<const int32_t> tokens) {
   QuantizedRows& kept = input.quantized();
   const int64_t rows = tokens.empty() ? input.tokens() : static_cast<int64_t>(tokens.size());
@@ -197,18 +227,45 @@ Activations& LiveColumns(Activations& input, std::span<const int32_t> groups,
   if (kept.live == nullptr) kept.live = std::make_unique<Activations>();
   if (kept.live_x.size() < static_cast<size_t>(rows * cols))
     kept.live_x.resize(static_cast<size_t>(rows * cols));
-  for (int64_t i = 0; i < rows; ++i) {
+  ForTokens(pool, rows, cols, [&](int64_t i) {
     const float* from = input.data() + (tokens.empty() ? i : tokens[static_cast<size_t>(i)]) * input.stride();
-    float* to = kept.live_x.data() + i * cols;
-    for (const int32_t g : groups) {
-      const int64_t count = std::min(kGroupSize, input.cols() - g * kGroupSize);
-      std::copy_n(from + g * kGroupSize, count, to);
-      std::fill(to + count, to + kGroupSize, 0.0f);
-      to += kGroupSize;
-    }
-  }
+    CopyColumns(from, input.cols(), groups, kept.live_x.data() + i * cols);
+  });
   kept.live->Set(kept.live_x.data(), rows, cols);
   return *kept.live;
+}
+
+TokenRows QuantizeLive(const KernelTable& table, ThreadPool& pool, Activations& input,
+                       const WeightLayout& narrow, std::span<const int32_t> groups,
+                       std::span<const int32_t> tokens) {
+  QuantizedRows& kept = input.quantized();
+  if (kept.live == nullptr) kept.live = std::make_unique<Activations>();
+  QuantizedRows& out = kept.live->quantized();
+  const int64_t rows = tokens.empty() ? input.tokens() : static_cast<int64_t>(tokens.size());
+  const auto count = static_cast<int64_t>(groups.size());
+  out.stride = static_cast<int64_t>(AlignUp(groups.size(), kGroupPad));
+  if (out.groups.size() < static_cast<size_t>(rows * out.stride))
+    out.groups.resize(static_cast<size_t>(rows * out.stride));
+  ForTokens(pool, rows, count * kGroupSize, [&](int64_t i) {
+    const float* x = input.data() + (tokens.empty() ? i : tokens[static_cast<size_t>(i)]) * input.stride();
+    QuantizedGroup* to = out.groups.data() + i * out.stride;
+    constexpr int64_t kAtOnce = 16;
+    alignas(kAlignment) float side_by_side[kAtOnce * kGroupSize];
+    for (int64_t begin = 0; begin < count; begin += kAtOnce) {
+      const auto some =
+          groups.subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(kAtOnce, count - begin)));
+      const auto cols = static_cast<int64_t>(some.size()) * kGroupSize;
+      CopyColumns(x, input.cols(), some, side_by_side);
+      table.quantize(side_by_side,
+                     narrow.columns != nullptr ? narrow.columns + 2 * kGroupSize * begin : nullptr, cols,
+                     static_cast<int64_t>(AlignUp(some.size(), kGroupPad)), to + begin);
+    }
+  });
+  TokenRows result;
+  result.groups = out.groups.data();
+  result.groups_stride = out.stride;
+  result.count = rows;
+  return result;
 }
 
 }  // namespace cmforge

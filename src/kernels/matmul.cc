@@ -25,7 +25,8 @@ constexpr int64_t kManyTokens = 8;
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
 struct Plan {
   const MatMulJob* job;
-  const LiveGroups* live;  // of a product that skips columns, or null
+  const LiveGroups* live;        // of a product that skips columns, or null
+  const WeightLayout* in_place;  // of `live`, where its groups need not be gathered
   ProductFn product;
   bool is_integer;
   TokenRows tokens;
@@ -34,10 +35,11 @@ struct Plan {
   int64_t first_task;
   int64_t arranged_offset;  // in the context's shared memory
 
-  /// What the product runs on; under `live` without its rows.
+  /// What the product runs on; of gathered groups without its rows.
   [[nodiscard]] const WeightLayout& weight() const {
-    return live != nullptr ? live->layout() : job->weight->layout();
+    return in_place != nullptr ? *in_place : live != nullptr ? live->layout() : job->weight->layout();
   }
+  [[nodiscard]] bool is_gathered() const { return live != nullptr && in_place == nullptr; }
 };
 
 /// Whether both products read the same tokens in the same order.
@@ -76,8 +78,17 @@ void ArrangeTokens(const KernelTable& table, KernelContext& context, std::span<P
   }
 }
 
+/// The rows a job asks for.
+RowRange RowsOf(const MatMulJob& job) {
+  RowRange rows = job.rows;
+  if (rows.begin == 0 && rows.end == 0) rows.end = job.weight->rows();
+  assert(0 <= rows.begin && rows.begin <= rows.end && rows.end <= job.weight->rows());
+  return rows;
+}
+
+/// `region_rows`: of all jobs together.
 int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRange& rows, int64_t tokens,
-                    bool is_exact, int threads) {
+                    bool is_exact, int threads, int64_t region_rows) {
   const int64_t grain = table.row_grain(w, tokens, is_exact);
   const int64_t count = rows.end - rows.begin;
   if (threads == 1) return count;
@@ -85,7 +96,11 @@ int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRa
   // At least four tasks a thread, so that none waits long for the last one. With few tokens a task reads
   // kTaskBytes; with many it is as large as that allows, since a task fetches the activations of all tokens.
   const int64_t by_count = count / (int64_t{4} * threads);
-  const int64_t wanted = tokens >= kManyTokens ? by_count : std::min(by_count, kTaskBytes / row_bytes);
+  // Short jobs (runs of live rows) are not cut where there are many of them.
+  const int64_t wanted =
+      tokens >= kManyTokens
+          ? by_count
+          : std::min(std::max(by_count, region_rows / (int64_t{16} * threads)), kTaskBytes / row_bytes);
   return std::max<int64_t>(1, (wanted + grain - 1) / grain) * grain;
 }
 
@@ -142,7 +157,8 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
   const bool wants_prefetch = WantsPrefetch();
   std::vector<Plan> plans;
   plans.reserve(jobs.size());
-  int64_t tasks = 0;
+  int64_t tasks = 0, region_rows = 0;
+  for (const MatMulJob& job : jobs) region_rows += RowsOf(job).end - RowsOf(job).begin;
   int64_t scratch = 0, gathered = 0;
   std::deque<LiveGroups> live;  // stay where they are
   for (const MatMulJob& job : jobs) {
@@ -153,23 +169,36 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
       assert(CanSkipGroups(*job.weight, mode));
       plan.live = &live.emplace_back(job.weight->layout(), job.groups);
     }
-    const WeightLayout& w = plan.weight();
-    plan.rows = job.rows;
-    if (plan.rows.begin == 0 && plan.rows.end == 0) plan.rows.end = w.rows;
-    assert(0 <= plan.rows.begin && plan.rows.begin <= plan.rows.end && plan.rows.end <= w.rows);
+    plan.rows = RowsOf(job);
     const int64_t rows = plan.rows.end - plan.rows.begin;
     const int64_t count = job.tokens.empty() ? job.input->tokens() : static_cast<int64_t>(job.tokens.size());
     if (count == 0 || rows == 0) continue;
-    plan.is_integer = mode == ComputeMode::kFast && w.is_integer;
-    plan.product = plan.is_integer ? table.integer[static_cast<size_t>(w.dtype)] : table.exact;
-    Activations& input = plan.live ? LiveColumns(*job.input, job.groups, job.tokens) : *job.input;
-    plan.tokens = plan.is_integer ? QuantizeFor(table, pool, input, w) : FloatRowsOf(input);
-    plan.tokens.index = job.tokens.empty() || plan.live ? nullptr : job.tokens.data();
+    plan.is_integer = mode == ComputeMode::kFast && job.weight->layout().is_integer;
+    plan.product = plan.is_integer ? table.integer[static_cast<size_t>(job.weight->dtype())] : table.exact;
+    if (plan.live == nullptr) {
+      plan.tokens =
+          plan.is_integer ? QuantizeFor(table, pool, *job.input, plan.weight()) : FloatRowsOf(*job.input);
+      plan.tokens.index = job.tokens.empty() ? nullptr : job.tokens.data();
+    } else if (plan.is_integer) {
+      plan.tokens = QuantizeLive(table, pool, *job.input, plan.weight(), job.groups, job.tokens);
+    } else {
+      plan.tokens = FloatRowsOf(LiveColumns(pool, *job.input, job.groups, job.tokens));
+    }
     plan.tokens.count = count;
-    if (plan.live) gathered = std::max(gathered, plan.live->BlockBytes(LiveGroups::BlockRows(count)));
+    if (plan.live != nullptr && plan.is_integer && plan.live->in_place() != nullptr) {
+      const ProductFn product = table.live(*plan.live->in_place(), count);
+      if (product != nullptr) {
+        plan.product = product;
+        plan.in_place = plan.live->in_place();
+      }
+    }
+    const WeightLayout& w = plan.weight();
+    if (plan.is_gathered())
+      gathered = std::max(gathered, plan.live->BlockBytes(LiveGroups::BlockRows(count)));
     plan.tokens.wants_prefetch = wants_prefetch;
     plan.first_task = tasks;
-    plan.rows_per_task = RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads());
+    plan.rows_per_task =
+        RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads(), region_rows);
     tasks += (rows + plan.rows_per_task - 1) / plan.rows_per_task;
     scratch = std::max(scratch, table.scratch_bytes(w, count, !plan.is_integer));
     plans.push_back(plan);
@@ -183,7 +212,7 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     const Plan& plan = *std::prev(after);
     const int64_t begin = plan.rows.begin + (task - plan.first_task) * plan.rows_per_task;
     const int64_t end = std::min(plan.rows.end, begin + plan.rows_per_task);
-    if (plan.live) {
+    if (plan.is_gathered()) {
       MultiplyLive(plan, begin, end, context.Scratch(worker), context.Scratch(worker) + gathered);
     } else {
       plan.product(plan.weight(), begin, end, plan.tokens, plan.job->out, plan.job->out_stride,

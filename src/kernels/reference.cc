@@ -103,6 +103,7 @@ const KernelTable kReferenceTable = {
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct,
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct},
     .exact = FloatProduct,
+    .live = [](const WeightLayout&, int64_t) -> ProductFn { return nullptr; },
     .arranged_bytes = ArrangedBytes,
     .arrange = Arrange,
     .scratch_bytes = ScratchBytes,

@@ -64,7 +64,12 @@ struct WeightLayout {
   const uint64_t* offsets64 = nullptr;  // vbit: from `codes`; q1s: first overlay entry of each row [rows + 1]
   const std::byte* overlay = nullptr;   // q1s: (u32 flat index, f16)[], q1t: (u16 column, f16)[]
   const std::byte* end = nullptr;       // of the payload: nothing at or after it may be read
-  const TensorView* view = nullptr;     // for decode_rows
+  // A matrix seen through some of its groups, in place (KernelTable::live): their numbers, the last one repeated up to
+  // a multiple of kPartials. `groups` and `cols` (whole sets of partial sums) count these alone, everything else is the
+  // whole matrix's, which has `whole_groups`.
+  const int32_t* live = nullptr;
+  int64_t whole_groups = 0;
+  const TensorView* view = nullptr;  // for decode_rows
   const Encoding* encoding = nullptr;
 };
 
@@ -105,6 +110,9 @@ struct KernelTable {
   QuantizeFn quantize;
   ProductFn integer[kCmfDTypeCount];  // by dtype; null where the encoding has no integer form
   ProductFn exact;                    // any dtype
+  /// The integer product that walks w.live in place, or null where live groups are copied together first
+  /// (live_groups.h).
+  ProductFn (*live)(const WeightLayout& w, int64_t tokens);
   /// Some products read few tokens in an order of their own, which is made once for all their tasks: its
   /// size, 0 when the product reads the groups, and the making into 64-byte aligned memory.
   int64_t (*arranged_bytes)(const WeightLayout& w, int64_t tokens);

@@ -104,7 +104,7 @@ inline void UnpackLadder(const WeightLayout& w, int64_t row, float* scales) {
   float ladder[32];
   MakeLadder(Exp2(HalfAt(params)), Exp2(HalfAt(params + 2)), w.dtype == DType::kQ2tp, ladder);
   const std::byte* rungs = w.rungs + row * w.rung_stride;
-  for (int64_t g = 0; g < w.groups; ++g) scales[g] = ladder[RungAt(rungs, g)];
+  for (int64_t g = 0; g < w.groups; ++g) scales[g] = ladder[RungAt(rungs, w.live != nullptr ? w.live[g] : g)];
 }
 
 inline void UnpackScales(const std::byte* __restrict in, int64_t stride, int64_t groups,
@@ -127,7 +127,58 @@ inline void UnpackVbit(const std::byte* in, int width, int64_t cols, uint8_t* co
   }
 }
 
+/// The groups that w.live names, side by side. kBytes a group, its codes at kCodes of them; `unpack` makes 32 codes.
+template <int kBytes, int kCodes, class Unpack>
+inline void UnpackLiveGroups(const WeightLayout& w, int64_t row, uint8_t* codes, Unpack unpack) {
+  const std::byte* in = w.codes + row * w.code_stride;
+  const int64_t groups = w.groups, ahead = w.code_stride;
+  const int32_t* live = w.live;
+  for (int64_t i = 0; i < groups; ++i) {
+    const std::byte* at = in + int64_t{kBytes} * live[i];
+    __builtin_prefetch(at + ahead);  // the next row's; gaps confuse the processor's own prefetching
+    unpack(at + kCodes, codes + 32 * i);
+  }
+}
+
+/// Scales [groups] as f16 at `in`, `stride` bytes from one group of the matrix to the next.
+inline void UnpackLiveScales(const std::byte* in, int64_t stride, const WeightLayout& w, float* scales) {
+  for (int64_t i = 0; i < w.groups; ++i) scales[i] = HalfAt(in + stride * w.live[i]);
+}
+
+/// As UnpackOneRow, of encodings whose rows have a fixed stride.
+void UnpackLiveRow(const WeightLayout& w, int64_t row, uint8_t* codes, float* scales) {
+  const std::byte* in = w.codes + row * w.code_stride;
+  switch (w.dtype) {
+    case DType::kQ8Row:
+    case DType::kQ8TwoField:
+      return UnpackLiveGroups<32, 0>(
+          w, row, codes, [](const std::byte* at, uint8_t* out) { FlipSigns(at, kGroupSize, out); });
+    case DType::kQ4Block:
+      UnpackLiveGroups<16, 0>(w, row, codes, UnpackNibbles);
+      return UnpackLiveScales(w.scales + 2 * row * w.whole_groups, 2, w, scales);
+    case DType::kQ4Tiled:
+      UnpackLiveGroups<18, 2>(w, row, codes, UnpackNibbles);
+      return UnpackLiveScales(in, 18, w, scales);
+    case DType::kQ4tp:
+      UnpackLiveGroups<16, 0>(w, row, codes, UnpackNibbles);
+      return UnpackLadder(w, row, scales);
+    case DType::kQ2tp:
+      UnpackLiveGroups<8, 0>(w, row, codes, UnpackPairs);
+      return UnpackLadder(w, row, scales);
+    case DType::kQ1:
+    case DType::kQ1s:
+      UnpackLiveGroups<6, 2>(w, row, codes, UnpackSigns);
+      return UnpackLiveScales(in, 6, w, scales);
+    case DType::kQ1t:
+      UnpackLiveGroups<9, 2>(w, row, codes, UnpackTrits);
+      return UnpackLiveScales(in, 9, w, scales);
+    default:
+      return;
+  }
+}
+
 void UnpackOneRow(const WeightLayout& w, int64_t row, uint8_t* codes, float* scales) {
+  if (w.live != nullptr) return UnpackLiveRow(w, row, codes, scales);
   const std::byte* in = w.codes + row * w.code_stride;
   const int64_t groups = w.groups;  // by value: a store of a byte may change anything that w refers to
   switch (w.dtype) {

@@ -124,7 +124,7 @@ class RoutedModel final : public LanguageModel {
       if (sequence == nullptr)
         return Fail(ErrorKind::kUsage, fmt::format("batch item {}: the sequence is not of this model", i));
       CMF_TRY(const StepResult one,
-              StepOne(request.items[i], *sequence, request.observer, static_cast<int>(i)));
+              StepWatched(request.items[i], *sequence, request.observer, static_cast<int>(i)));
       all.vocab_size = one.vocab_size;
       all.first_row.push_back(static_cast<int64_t>(all.logits.size()) / one.vocab_size);
       all.logits.insert(all.logits.end(), one.logits.begin(), one.logits.end());
@@ -135,6 +135,24 @@ class RoutedModel final : public LanguageModel {
  private:
   [[nodiscard]] const LanguageModel& ModelOf(std::optional<size_t> skill) const {
     return skill ? *candidates_[*skill].model : *backbone_;
+  }
+
+  /// Where every row's logits are asked for, each comes from the skill that its place calls for, however long the step
+  /// is: it is cut where the energies are looked at.
+  Result<StepResult> StepWatched(const StepItem& item, RoutedSequence& sequence, StepObserver* observer,
+                                 int index) const {
+    if (item.logits != LogitRows::kAll) return StepOne(item, sequence, observer, index);
+    StepResult all;
+    for (StepItem rest = item; !rest.tokens.empty();) {
+      StepItem piece = rest;
+      const auto until_look = static_cast<size_t>(rule_.period - sequence.since_look);
+      piece.tokens = rest.tokens.first(std::min(rest.tokens.size(), until_look));
+      rest.tokens = rest.tokens.subspan(piece.tokens.size());
+      CMF_TRY(const StepResult one, StepOne(piece, sequence, observer, index));
+      all.vocab_size = one.vocab_size;
+      all.logits.insert(all.logits.end(), one.logits.begin(), one.logits.end());
+    }
+    return all;
   }
 
   Result<StepResult> StepOne(StepItem item, RoutedSequence& sequence, StepObserver* observer,

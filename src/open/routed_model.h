@@ -1,6 +1,7 @@
 // A model that chooses its skill while it runs (`--route-dynamic`). Every sequence follows a moving average of
 // its hidden states; every few tokens the skills' energies are looked at again, with hysteresis so that it does
-// not flutter. A switch re-reads what the sequence has consumed under the new skill's weights, so that its state
+// not flutter: at the end of a step, such as a prompt, or within it where the logits of all its rows are wanted. A
+// switch re-reads what the sequence has consumed under the new skill's weights, so that its state
 // is what it would have been from the start.
 #pragma once
 

@@ -45,10 +45,15 @@ TEST_F(SpecialistsCli, MeasuringCommandsUseAMaskOnlyWhenAsked) {
       Run({"generate", model, "--tokens", "3,17", "-n", "2", "--greedy", "--task", "coding", "--json"});
   EXPECT_EQ(warned.status, 0);
   EXPECT_NE(warned.err.find("never measured"), std::string::npos) << warned.err;
-  EXPECT_EQ(Run({"bench", model, "--task", "coding", "--prompt-tokens", "4", "--gen-tokens", "2", "--repeat",
-                 "1", "--json"})
-                .json()["task"],
-            "coding");
+  const std::vector<std::string> bench = {"bench",    model, "--prompt-tokens", "4", "--gen-tokens", "2",
+                                          "--repeat", "1",   "--json"};
+  auto masked = bench;
+  masked.insert(masked.end(), {"--task", "coding"});
+  const Json speed = Run(masked).json();
+  EXPECT_EQ(speed["task"], "coding");
+  EXPECT_GT(speed["prefill"][0]["feed_forward_speedup"], 0) << "against the same run without the mask";
+  EXPECT_GT(speed["decode"][0]["feed_forward_speedup"], 0);
+  EXPECT_FALSE(Run(bench).json()["prefill"][0].contains("feed_forward_speedup"));
 }
 
 TEST_F(SpecialistsCli, MasksAreAddedListedAndRemovedInPlace) {

@@ -241,5 +241,33 @@ TEST(RoutedModel, AfterASwitchTheStateIsThatOfTheNewSkill) {
   EXPECT_FALSE(sequence->Snapshot());
 }
 
+// As perplexity asks: a long step must not hide the switches that its tokens call for.
+TEST(RoutedModel, LogitsOfAllRowsDoNotDependOnHowTheTextIsCut) {
+  const auto specialists = OpenAll(CmfFile("py-tiny-skills.cmf"));
+  SwitchRule rule;
+  rule.enter = 1e9;
+  rule.leave = 2e9;
+  rule.win_margin = 1e9;
+  const auto routed = MakeRoutedModel(specialists, rule);
+  ASSERT_TRUE(routed) << routed.error().message;
+  const std::vector<TokenId> ids = {3, 17, 42, 9, 88, 21, 5, 6, 7, 3, 17, 60, 61, 62, 1, 2, 5, 9, 30, 31};
+  const auto sequence = (*routed)->NewSequence({}).value(), other = (*routed)->NewSequence({}).value();
+  const auto whole = engine::StepOne(**routed, *sequence, ids, LogitRows::kAll);
+  std::vector<float> pieces;
+  for (size_t at = 0; at < ids.size(); at += 3) {
+    const std::vector<TokenId> piece(ids.begin() + static_cast<std::ptrdiff_t>(at),
+                                     ids.begin() + static_cast<std::ptrdiff_t>(std::min(at + 3, ids.size())));
+    const auto rows = engine::StepOne(**routed, *other, piece, LogitRows::kAll);
+    pieces.insert(pieces.end(), rows.begin(), rows.end());
+  }
+  EXPECT_EQ(whole, pieces);
+  const auto backbone_sequence = (*specialists->Backbone())->NewSequence({}).value();
+  const auto backbone = engine::StepOne(**specialists->Backbone(), *backbone_sequence, ids, LogitRows::kAll);
+  const auto period = static_cast<std::ptrdiff_t>(rule.period * (*routed)->config().vocab_size);
+  EXPECT_TRUE(std::equal(whole.begin(), whole.begin() + period, backbone.begin()))
+      << "nothing is known before a look";
+  EXPECT_NE(whole, backbone) << "the skill is taken up within the step";
+}
+
 }  // namespace
 }  // namespace cmforge

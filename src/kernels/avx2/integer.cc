@@ -76,6 +76,7 @@ const KernelTable kAvx2Table = {
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct,
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct},
     .exact = avx2::FloatProduct,
+    .live = LiveProduct,
     .arranged_bytes = ArrangedBytes,
     .arrange = Arrange,
     .scratch_bytes = ScratchBytes,

@@ -21,6 +21,9 @@ CMFORGE_PRODUCT(Q1tProduct);
 CMFORGE_PRODUCT(VbitProduct);
 CMFORGE_PRODUCT(FloatProduct);
 
+/// KernelTable::live.
+ProductFn LiveProduct(const WeightLayout& w, int64_t tokens);
+
 int64_t ArrangedBytes(const WeightLayout& w, int64_t tokens);
 void Arrange(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out);
 

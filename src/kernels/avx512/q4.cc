@@ -1,17 +1,11 @@
 // q4_block, q4_tiled and q4tp: 16 bytes a group, even elements in the low halves of the bytes, odd ones in
 // the high halves. They differ in where codes and scales lie.
 #include "kernels/avx512/integer.h"
+#include "kernels/avx512/nibbles.h"
 #include "kernels/avx512/scales.h"
 
 namespace cmforge {
 namespace {
-
-CMFORGE_INLINE void SplitNibbles(__m512i bytes, __m512i& even, __m512i& odd) {
-  const __m512i low = _mm512_set1_epi8(15);
-  even = _mm512_and_si512(bytes, low);
-  // The high half of every byte moved down, as a product of 8x8 bit matrices.
-  odd = _mm512_gf2p8affine_epi64_epi8(bytes, _mm512_set1_epi64(0x1020408000000000), 0);
-}
 
 // Codes of a row in one piece, scales elsewhere.
 class PlainNibbles : public PlainRow<256> {

@@ -117,8 +117,11 @@ class Ladders {
     const __m128i bits = _mm_shuffle_epi8(_mm_maskz_loadu_epi8(mask, rungs_ + 10 * unit), spread);
     const __m512i rungs =
         _mm512_cvtepu8_epi32(_mm_shuffle_epi8(_mm_multishift_epi64_epi8(shifts, bits), by_unit));
-    return _mm512_permutex2var_ps(low_, rungs, high_);
+    return Values(rungs);
   }
+
+  /// The values of rungs 0 to 31.
+  CMFORGE_INLINE __m512 Values(__m512i rungs) const { return _mm512_permutex2var_ps(low_, rungs, high_); }
 
  private:
   const WeightLayout& w_;

@@ -23,6 +23,7 @@ const KernelTable kAvx512Table = {
                 avx512::Q1Product, avx512::Q1Product, avx512::Q1tProduct, avx512::Q4tpProduct,
                 avx512::Q2tpProduct},
     .exact = avx512::FloatProduct,
+    .live = avx512::LiveProduct,
     .arranged_bytes = avx512::ArrangedBytes,
     .arrange = avx512::Arrange,
     .scratch_bytes = ScratchBytes,

@@ -27,6 +27,7 @@ const KernelTable kNeonTable = {
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct,
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct},
     .exact = neon::FloatProduct,
+    .live = LiveProduct,
     .arranged_bytes = ArrangedBytes,
     .arrange = Arrange,
     .scratch_bytes = ScratchBytes,
