@@ -3,6 +3,7 @@
 //            pages with the same threads (a neighbour may share the memory, so only the ratio means much);
 //   prefill  many tokens, one matrix: GOP/s, and the share of the int8 dot (or f32 FMA) peak;
 //   cached   one token, weights in L2: what the kernel could do if memory were no limit.
+//   stored   the same of matrices as Core ML's weight files have them (kernels/stored.h); prefill against f32 FMA.
 // Names: decode/encoding/rows/cols/isa/threads, prefill/encoding/rows/cols/tokens/isa/threads. The pages are those of
 // a mapped file (4 KiB, in the page cache), as a model's are.
 #include <benchmark/benchmark.h>
@@ -20,6 +21,7 @@
 #include "base/half.h"
 #include "kernels/kernels.h"
 #include "kernels/read_loop.h"
+#include "kernels/stored.h"
 #include "quant/encoding.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -257,7 +259,167 @@ void Prefill(benchmark::State& state, DType dtype, int64_t rows, int64_t cols, i
   state.counters["best_of_peak"] = shares.back();
 }
 
+// ---- stored matrices
+
+struct StoredForm {
+  const char* name;
+  StoredMatrix::Form form;
+  int bits;
+  int64_t cols_per_scale;  // 0: a row
+};
+
+constexpr StoredForm kStoredForms[] = {{"f16", StoredMatrix::Form::kF16, 16, 0},
+                                       {"lut1", StoredMatrix::Form::kPalette, 1, 0},
+                                       {"lut2", StoredMatrix::Form::kPalette, 2, 0},
+                                       {"lut3", StoredMatrix::Form::kPalette, 3, 0},
+                                       {"lut4", StoredMatrix::Form::kPalette, 4, 0},
+                                       {"lut6", StoredMatrix::Form::kPalette, 6, 0},
+                                       {"lut8", StoredMatrix::Form::kPalette, 8, 0},
+                                       {"int8", StoredMatrix::Form::kScaled, 8, 0},
+                                       {"int4_block32", StoredMatrix::Form::kScaled, 4, 32}};
+
+/// Eight rows share a table; tables and scales lie behind the codes.
+StoredMatrix StoredAt(const std::byte* at, const StoredForm& form, int64_t rows, int64_t cols) {
+  StoredMatrix w;
+  w.form = form.form;
+  w.bits = form.bits;
+  w.is_signed = form.form == StoredMatrix::Form::kScaled;
+  w.rows = rows;
+  w.cols = cols;
+  w.data = at;
+  const std::byte* side = at + rows * cols * form.bits / 8;
+  w.rows_per_table = 8;
+  if (form.form == StoredMatrix::Form::kPalette) w.tables = side;
+  if (form.form == StoredMatrix::Form::kScaled) w.scales = side;
+  w.cols_per_scale = form.cols_per_scale == 0 ? cols : form.cols_per_scale;
+  w.scales_per_row = cols / w.cols_per_scale;
+  w.prefetches = WantsPrefetch();
+  return w;
+}
+
+size_t StoredBytes(const StoredForm& form, int64_t rows, int64_t cols) {
+  int64_t side = 0;
+  if (form.form == StoredMatrix::Form::kPalette) side = (rows / 8) * 2 << form.bits;
+  if (form.form == StoredMatrix::Form::kScaled)
+    side = 2 * rows * (form.cols_per_scale == 0 ? 1 : cols / form.cols_per_scale);
+  return static_cast<size_t>(rows * cols * form.bits / 8 + side);
+}
+
+/// All rows in tasks, as the interpreter cuts them.
+void RunStored(ThreadPool& pool, const StoredKernels& kernels, const StoredMatrix& w, const float* x,
+               int64_t tokens, float* y, std::vector<float>& scratch) {
+  const auto own = StoredScratchFloats(w.cols);
+  scratch.resize(static_cast<size_t>(own * pool.threads()));
+  const int64_t block = pool.threads() == 1 ? w.rows : 64;
+  pool.Run((w.rows + block - 1) / block, [&](int64_t task, int worker) {
+    const int64_t begin = task * block;
+    MultiplyStored(kernels, w, begin, std::min(w.rows, begin + block), x, w.cols, tokens, nullptr,
+                   y + begin * tokens, tokens, 1, scratch.data() + own * worker);
+  });
+}
+
+void StoredDecode(benchmark::State& state, const StoredForm& form, int64_t rows, int64_t cols, Isa isa,
+                  int threads) {
+  ThreadPool pool(threads);
+  const StoredKernels& kernels = StoredKernelsOf(isa);
+  const BusyClock clock(pool.threads());
+  const size_t size = StoredBytes(form, rows, cols), stride = AlignUp(size, 4096);
+  std::memset(Pages().data(), 0x2B, kFileBytes);
+  const size_t count = kFileBytes / stride;
+  const std::vector<float> x = Inputs(cols);
+  std::vector<float> y(static_cast<size_t>(rows)), scratch;
+  const size_t slice = std::max<size_t>(1, (size_t{16} << 20) / stride);
+  double read_seconds = 0, product_seconds = 0, bytes = 0, best = 1e9;
+  for (auto _ : state) {
+    for (size_t begin = 0; begin + slice <= count; begin += slice) {
+      const size_t other = (begin + count / 2) % (count - slice + 1);
+      const double t0 = clock.Now();
+      ReadWithAllThreads(pool, Pages().data() + other * stride, slice * stride);
+      const double t1 = clock.Now();
+      for (size_t i = begin; i < begin + slice; ++i)
+        RunStored(pool, kernels, StoredAt(Pages().data() + i * stride, form, rows, cols), x.data(), 1,
+                  y.data(), scratch);
+      const double product = clock.Now() - t1;
+      read_seconds += (t1 - t0) * static_cast<double>(size) / static_cast<double>(stride);
+      product_seconds += product;
+      best = std::min(best, product);
+      bytes += static_cast<double>(slice * size);
+    }
+  }
+  state.counters["GB/s"] = bytes / product_seconds / 1e9;
+  state.counters["of_read"] = read_seconds / product_seconds;
+  state.counters["best_Gweights/s"] =
+      static_cast<double>(slice) * static_cast<double>(rows * cols) / best / 1e9;
+}
+
+void StoredCached(benchmark::State& state, const StoredForm& form, Isa isa) {
+  constexpr int64_t kRows = 256, kCols = 1024;
+  ThreadPool pool(1);
+  const BusyClock clock(1);
+  std::memset(Pages().data(), 0x2B, size_t{16} << 20);
+  const StoredMatrix w = StoredAt(Pages().data(), form, kRows, kCols);
+  const std::vector<float> x = Inputs(kCols);
+  std::vector<float> y(kRows), scratch;
+  double seconds = 1e9;
+  for (auto _ : state) {
+    const double t0 = clock.Now();
+    for (int i = 0; i < 20; ++i) RunStored(pool, StoredKernelsOf(isa), w, x.data(), 1, y.data(), scratch);
+    seconds = std::min(seconds, (clock.Now() - t0) / 20);
+  }
+  state.counters["best_Gweights/s"] = static_cast<double>(kRows * kCols) / seconds / 1e9;
+}
+
+void StoredPrefill(benchmark::State& state, const StoredForm& form, int64_t rows, int64_t cols,
+                   int64_t tokens, Isa isa, int threads) {
+  ThreadPool pool(threads);
+  const BusyClock clock(pool.threads());
+  std::memset(Pages().data(), 0x2B, size_t{64} << 20);
+  const StoredMatrix w = StoredAt(Pages().data(), form, rows, cols);
+  const std::vector<float> x = Inputs(tokens * cols);
+  std::vector<float> y(static_cast<size_t>(tokens * rows)), scratch;
+  std::vector<double> shares, rates;
+  for (auto _ : state) {
+    const double peak = PeakGops(pool, false), t0 = clock.Now();
+    RunStored(pool, StoredKernelsOf(isa), w, x.data(), tokens, y.data(), scratch);
+    rates.push_back(2.0 * static_cast<double>(rows * cols * tokens) / (clock.Now() - t0) / 1e9);
+    shares.push_back(rates.back() / peak);
+  }
+  std::sort(shares.begin(), shares.end());
+  std::sort(rates.begin(), rates.end());
+  state.counters["GFLOP/s"] = rates[rates.size() / 2];
+  state.counters["of_peak"] = shares[shares.size() / 2];
+  state.counters["best_of_peak"] = shares.back();
+}
+
+void RegisterStored() {
+  const int cpus = static_cast<int>(std::thread::hardware_concurrency());
+  for (const Isa isa : IsasThatRun()) {
+    if (isa == Isa::kReference || StoredKernelsOf(isa).isa != isa) continue;
+    const std::string_view name = IsaName(isa);
+    for (const StoredForm& form : kStoredForms) {
+      benchmark::RegisterBenchmark(fmt::format("stored/cached/{}/256/1024/{}", form.name, name).c_str(),
+                                   StoredCached, form, isa)
+          ->Iterations(200);
+      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{3072, 1024}, {1024, 3072}}) {
+        for (int threads = 1; threads <= cpus; threads *= 2) {
+          benchmark::RegisterBenchmark(
+              fmt::format("stored/decode/{}/{}/{}/{}/{}", form.name, rows, cols, name, threads).c_str(),
+              StoredDecode, form, rows, cols, isa, threads)
+              ->Unit(benchmark::kMillisecond)
+              ->Iterations(2);
+          benchmark::RegisterBenchmark(
+              fmt::format("stored/prefill/{}/{}/{}/64/{}/{}", form.name, rows, cols, name, threads).c_str(),
+              StoredPrefill, form, rows, cols, 64, isa, threads)
+              ->Unit(benchmark::kMillisecond)
+              ->Iterations(15);
+        }
+      }
+    }
+  }
+}
+
 int RegisterAll() {
+  RegisterStored();
   const DType dtypes[] = {DType::kQ8Row, DType::kQ8TwoField, DType::kQ4Block, DType::kQ4Tiled, DType::kQ4tp,
                           DType::kQ2tp,  DType::kVbitRo,     DType::kQ1,      DType::kQ1s,     DType::kQ1t,
                           DType::kF16,   DType::kBF16,       DType::kF32};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/isa.h"
 #include "mil/package.h"
 
 namespace cmforge::coreml {
@@ -24,6 +25,7 @@ struct InterpreterOptions {
   std::shared_ptr<ThreadPool> pool;                 // null: one thread
   uint64_t memory_limit_bytes = uint64_t{8} << 30;  // of buffers and decoded constants of one Runner
   const std::atomic<bool>* cancelled = nullptr;     // looked at between operations
+  Isa isa = BestIsa();                              // of products; results do not depend on it
 };
 
 /// The states of one conversation, by name, all zero at first: f32 numbers, whatever type the program

@@ -80,6 +80,8 @@ class OpContext {
   [[nodiscard]] virtual const mil::TensorType& OutputType(size_t index = 0) const = 0;
   /// Scratch memory the kernel will ask its frame for.
   virtual void Reserve(int64_t floats_per_worker, int64_t shared_floats) = 0;
+  /// Whose kernels compute products.
+  [[nodiscard]] virtual Isa isa() const { return BestIsa(); }
   [[nodiscard]] virtual mil::Opset opset() const { return mil::Opset::kIos18; }
   /// True when the output shares its memory with input `parameter` (slice_update in place).
   [[nodiscard]] virtual bool IsInPlace() const { return false; }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "coreml/interpreter/kernel.h"
+#include "coreml/interpreter/softmax.h"
 #include "coreml/interpreter/strided.h"
 
 namespace cmforge::coreml {
@@ -71,11 +72,16 @@ struct Reduction {
 Result<Kernel> Softmax(OpContext& context) {
   CMF_TRY(const int64_t axis, context.call.Axis("axis", context.call.Rank("x"), -1));
   const AxisView view(context.ShapeOf("x"), axis);
-  return [view, x = context.Input("x"), out = context.Output()](const Frame& frame) -> Result<void> {
+  return [view, kernels = FindFloatKernels(""), x = context.Input("x"),
+          out = context.Output()](const Frame& frame) -> Result<void> {
     frame.pool().ForRanges(view.lanes(), 16, [&](int64_t begin, int64_t end) {
       for (int64_t lane = begin; lane < end; ++lane) {
         const float* from = frame.In(x) + view.Start(lane);
         float* to = frame.Out(out) + view.Start(lane);
+        if (view.inner == 1) {
+          SoftmaxRow(*kernels, from, view.extent, to);
+          continue;
+        }
         float largest = -std::numeric_limits<float>::infinity();
         for (int64_t i = 0; i < view.extent; ++i) largest = std::max(largest, from[i * view.inner]);
         double sum = 0;

@@ -1,9 +1,7 @@
-// Matrix products, convolutions, attention. Weights are decoded a few rows at a time, each row once a call,
-// and used for every column of the input while they are in cache.
+// Matrix products, convolutions, attention. Constant weights are read in the form they are stored in.
 #include <algorithm>
 #include <cmath>
 
-#include "coreml/interpreter/dot.h"
 #include "coreml/interpreter/kernel.h"
 #include "coreml/interpreter/strided.h"
 #include "mil/infer.h"
@@ -17,13 +15,19 @@ using mil::DataType;
 class RowProduct {
  public:
   RowProduct(OpContext& context, std::string_view weight, std::string_view bias, int64_t rows, int64_t cols)
-      : rows_(rows), cols_(cols) {
+      : kernels_(&StoredKernelsOf(context.isa())) {
+    matrix_.rows = rows;
+    matrix_.cols = cols;
     constant_ = context.Constant(weight);
-    if (!constant_) weight_ = context.Input(weight);
+    if (!constant_) {
+      weight_ = context.Input(weight);
+    } else if (const auto stored = constant_->Matrix(rows, cols)) {
+      matrix_ = *stored;
+      matrix_.prefetches = WantsPrefetch();
+      is_stored_ = true;
+    }
     if (!bias.empty()) bias_ = context.Input(bias);
-    constexpr int64_t kBlockFloats = 16 << 10;  // 64 KiB: half an L2, all of it once decoded
-    block_ = std::clamp<int64_t>(kBlockFloats / std::max<int64_t>(cols, 1), 1, 64);
-    if (constant_) context.Reserve(block_ * cols, 0);
+    context.Reserve(StoredScratchFloats(cols), 0);
   }
 
   /// Weight rows [begin, begin + count) on `tokens` rows of x; y of weight row begin + i starts at out + i *
@@ -31,31 +35,57 @@ class RowProduct {
   void Run(const Frame& frame, int64_t begin, int64_t count, const float* x, int64_t x_stride, int64_t tokens,
            float* out, int64_t row_stride, int64_t token_stride) const {
     const float* bias = bias_ == kNoValue ? nullptr : frame.In(bias_);
-    const int64_t tasks = (count + block_ - 1) / block_;
+    StoredMatrix matrix = matrix_;
+    if (weight_ != kNoValue) matrix.data = reinterpret_cast<const std::byte*>(frame.In(weight_));
+    const int64_t block = RowsPerTask(count, tokens, frame.threads());
+    const int64_t tasks = (count + block - 1) / block;
     frame.pool().Run(tasks, [&](int64_t task, int worker) {
-      const int64_t first = task * block_, n = std::min(block_, count - first);
-      const float* w = nullptr;
-      if (constant_) {
-        float* decoded = frame.WorkerScratch(worker);
-        constant_->Decode((begin + first) * cols_, n * cols_, decoded);
-        w = decoded;
+      const int64_t first = task * block, n = std::min(block, count - first);
+      float* to = out + first * row_stride;
+      float* scratch = frame.WorkerScratch(worker);
+      if (constant_ && !is_stored_) {
+        RunDecoded(begin + first, n, x, x_stride, tokens, bias, to, row_stride, token_stride, scratch);
       } else {
-        w = frame.In(weight_) + (begin + first) * cols_;
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        DotRows(w + i * cols_, cols_, x, x_stride, tokens, bias ? bias[begin + first + i] : 0.0f,
-                out + (first + i) * row_stride, token_stride);
+        MultiplyStored(*kernels_, matrix, begin + first, begin + first + n, x, x_stride, tokens, bias, to,
+                       row_stride, token_stride, scratch);
       }
     });
   }
 
-  [[nodiscard]] int64_t rows() const { return rows_; }
-  [[nodiscard]] int64_t cols() const { return cols_; }
+  [[nodiscard]] int64_t rows() const { return matrix_.rows; }
+  [[nodiscard]] int64_t cols() const { return matrix_.cols; }
 
  private:
+  /// Forms that kernels do not know are decoded a few rows at a time.
+  void RunDecoded(int64_t begin, int64_t count, const float* x, int64_t x_stride, int64_t tokens,
+                  const float* bias, float* out, int64_t row_stride, int64_t token_stride,
+                  float* scratch) const {
+    for (int64_t row = 0; row < count; row += kPanelRows) {
+      StoredMatrix block;
+      block.rows = std::min(kPanelRows, count - row);
+      block.cols = cols();
+      block.data = reinterpret_cast<const std::byte*>(scratch);
+      constant_->Decode((begin + row) * cols(), block.rows * cols(), scratch);
+      MultiplyStored(*kernels_, block, 0, block.rows, x, x_stride, tokens,
+                     bias ? bias + begin + row : nullptr, out + row * row_stride, row_stride, token_stride,
+                     scratch + kPanelRows * PanelStride(cols()));
+    }
+  }
+
+  /// At least four tasks a thread, so that none waits long for the last one; with one token they read 64 KiB.
+  [[nodiscard]] int64_t RowsPerTask(int64_t count, int64_t tokens, int threads) const {
+    if (threads == 1) return std::max<int64_t>(count, 1);
+    constexpr int64_t kTaskBits = int64_t{64 << 10} * 8;
+    int64_t wanted = count / (int64_t{4} * threads);
+    if (tokens == 1) wanted = std::min(wanted, kTaskBits / std::max<int64_t>(cols() * matrix_.bits, 1));
+    return std::max<int64_t>(1, (wanted + kPanelRows - 1) / kPanelRows) * kPanelRows;
+  }
+
+  const StoredKernels* kernels_;
   WeightPtr constant_;
+  StoredMatrix matrix_;
+  bool is_stored_ = false;
   ValueId weight_ = kNoValue, bias_ = kNoValue;
-  int64_t rows_, cols_, block_ = 1;
 };
 
 Result<Kernel> Linear(OpContext& context) {
@@ -257,40 +287,36 @@ Result<Kernel> Matmul(OpContext& context) {
     };
   }
   const ValueId y = context.Input("y");
-  if (s.transpose_y) {
-    if (s.transpose_x) context.Reserve(s.m * s.k, 0);
-    // Tasks are pieces of y's rows.
-    constexpr int64_t kPiece = 64;
-    const int64_t pieces = (s.n + kPiece - 1) / kPiece;
-    return [s, offsets = std::move(offsets), pieces, x, y, out](const Frame& frame) -> Result<void> {
-      frame.pool().Run(static_cast<int64_t>(offsets.x.size()) * pieces, [&](int64_t task, int worker) {
-        const auto b = static_cast<size_t>(task / pieces);
-        const float* rows = frame.In(x) + offsets.x[b];
-        if (s.transpose_x) {
-          float* packed = frame.WorkerScratch(worker);
-          for (int64_t i = 0; i < s.m; ++i) {
-            for (int64_t k = 0; k < s.k; ++k) packed[i * s.k + k] = rows[k * s.m + i];
-          }
-          rows = packed;
+  const StoredKernels* kernels = &StoredKernelsOf(context.isa());
+  // Tasks are pieces of y's rows, or of x's; each worker turns x for itself where it lies the other way.
+  const int64_t piece = s.transpose_y ? 64 : 16;
+  const int64_t pieces = ((s.transpose_y ? s.n : s.m) + piece - 1) / piece;
+  context.Reserve(StoredScratchFloats(s.k) + (s.transpose_x ? s.m * s.k : 0), 0);
+  return [s, offsets = std::move(offsets), kernels, piece, pieces, x, y,
+          out](const Frame& frame) -> Result<void> {
+    frame.pool().Run(static_cast<int64_t>(offsets.x.size()) * pieces, [&](int64_t task, int worker) {
+      const auto b = static_cast<size_t>(task / pieces);
+      float* scratch = frame.WorkerScratch(worker);
+      const float* rows = frame.In(x) + offsets.x[b];
+      const int64_t first = task % pieces * piece;
+      if (s.transpose_x) {
+        float* packed = scratch + StoredScratchFloats(s.k);
+        for (int64_t i = 0; i < s.m; ++i) {
+          for (int64_t k = 0; k < s.k; ++k) packed[i * s.k + k] = rows[k * s.m + i];
         }
-        const float* columns = frame.In(y) + offsets.y[b];
-        float* to = frame.Out(out) + static_cast<int64_t>(b) * s.m * s.n;
-        for (int64_t j = task % pieces * kPiece, end = std::min(s.n, j + kPiece); j < end; ++j) {
-          DotRows(columns + j * s.k, s.k, rows, s.k, s.m, 0.0f, to + j, s.n);
-        }
-      });
-      return {};
-    };
-  }
-  return [s, offsets = std::move(offsets), x, y, out](const Frame& frame) -> Result<void> {
-    const int64_t rows = static_cast<int64_t>(offsets.x.size()) * s.m;
-    frame.pool().ForRanges(rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const auto b = static_cast<size_t>(row / s.m);
-        const int64_t i = row % s.m;
-        const float* from = frame.In(x) + offsets.x[b] + (s.transpose_x ? i : i * s.k);
-        CombineRows(from, s.transpose_x ? s.m : 1, frame.In(y) + offsets.y[b], s.k, s.n,
-                    frame.Out(out) + row * s.n);
+        rows = packed;
+      }
+      float* to = frame.Out(out) + static_cast<int64_t>(b) * s.m * s.n;
+      if (s.transpose_y) {
+        StoredMatrix matrix;
+        matrix.rows = s.n;
+        matrix.cols = s.k;
+        matrix.data = reinterpret_cast<const std::byte*>(frame.In(y) + offsets.y[b]);
+        MultiplyStored(*kernels, matrix, first, std::min(s.n, first + piece), rows, s.k, s.m, nullptr,
+                       to + first, 1, s.n, scratch);
+      } else {
+        kernels->combine(rows + first * s.k, s.k, std::min(piece, s.m - first), frame.In(y) + offsets.y[b],
+                         s.n, s.k, s.n, to + first * s.n, s.n);
       }
     });
     return {};
@@ -355,58 +381,64 @@ Result<Kernel> Attention(OpContext& context) {
     int64_t batch = 1, length, keys, width, value_width;
   } sizes{1, q.end()[-2], k.end()[-2], q.back(), v.back()};
   for (size_t i = 0; i + 2 < q.size(); ++i) sizes.batch *= q[i];
-  Shape scores(q.begin(), q.end() - 1);
-  scores.push_back(sizes.keys);
+  Shape score_shape(q.begin(), q.end() - 1);
+  score_shape.push_back(sizes.keys);
   const bool has_mask = context.call.Has("attn_mask");
   const bool is_boolean = has_mask && context.call.Tensor("attn_mask").dtype == DataType::kBool;
   // Where the mask of each row of scores starts.
   std::vector<int64_t> mask_rows;
   int64_t mask_stride = 0;
   if (has_mask) {
-    std::vector<int64_t> strides = BroadcastStrides(context.ShapeOf("attn_mask"), scores);
+    std::vector<int64_t> strides = BroadcastStrides(context.ShapeOf("attn_mask"), score_shape);
     mask_stride = strides.back();
-    scores.pop_back();
+    score_shape.pop_back();
     strides.pop_back();
-    const StridedLoop<1> loop(scores, {strides});
+    const StridedLoop<1> loop(score_shape, {strides});
     loop.ForRows(0, loop.outer_count(), [&](const std::array<int64_t, 1>& at) {
       for (int64_t i = 0; i < loop.inner_extent(); ++i)
         mask_rows.push_back(at[0] + i * loop.inner_strides()[0]);
     });
   }
-  context.Reserve(sizes.keys, 0);
-  return [sizes, mask_rows = std::move(mask_rows), mask_stride, is_boolean, query = context.Input("query"),
-          key = context.Input("key"), value = context.Input("value"), mask = context.Input("attn_mask"),
-          out = context.Output()](const Frame& frame) -> Result<void> {
-    const float scale = 1.0f / std::sqrt(static_cast<float>(sizes.width));
-    frame.pool().Run(sizes.batch * sizes.length, [&](int64_t row, int worker) {
-      const int64_t b = row / sizes.length;
-      float* scores = frame.WorkerScratch(worker);
-      const float* from = frame.In(query) + row * sizes.width;
-      DotRows(from, sizes.width, frame.In(key) + b * sizes.keys * sizes.width, sizes.width, sizes.keys, 0.0f,
-              scores, 1);
-      float largest = -std::numeric_limits<float>::infinity();
-      for (int64_t i = 0; i < sizes.keys; ++i) {
-        float score = scores[i] * scale;
-        if (!mask_rows.empty()) {
-          const int64_t at = mask_rows[static_cast<size_t>(row)] + i * mask_stride;
-          if (!is_boolean) score += frame.In(mask)[at];
-          if (is_boolean && !frame.InInts(mask)[at]) score = -std::numeric_limits<float>::infinity();
-        }
-        scores[i] = score;
-        largest = std::max(largest, score);
-      }
-      double sum = 0;
-      for (int64_t i = 0; i < sizes.keys; ++i) {
-        scores[i] = std::exp(scores[i] - largest);
-        sum += static_cast<double>(scores[i]);
-      }
-      for (int64_t i = 0; i < sizes.keys; ++i)
-        scores[i] = static_cast<float>(static_cast<double>(scores[i]) / sum);
-      CombineRows(scores, 1, frame.In(value) + b * sizes.keys * sizes.value_width, sizes.keys,
-                  sizes.value_width, frame.Out(out) + row * sizes.value_width);
-    });
-    return {};
-  };
+  context.Reserve(sizes.keys + StoredScratchFloats(sizes.width), 0);
+  return
+      [sizes, kernels = &StoredKernelsOf(context.isa()), mask_rows = std::move(mask_rows), mask_stride,
+       is_boolean, query = context.Input("query"), key = context.Input("key"), value = context.Input("value"),
+       mask = context.Input("attn_mask"), out = context.Output()](const Frame& frame) -> Result<void> {
+        const float scale = 1.0f / std::sqrt(static_cast<float>(sizes.width));
+        frame.pool().Run(sizes.batch * sizes.length, [&](int64_t row, int worker) {
+          const int64_t b = row / sizes.length;
+          float* scores = frame.WorkerScratch(worker);
+          const float* from = frame.In(query) + row * sizes.width;
+          StoredMatrix keys;
+          keys.rows = sizes.keys;
+          keys.cols = sizes.width;
+          keys.data = reinterpret_cast<const std::byte*>(frame.In(key) + b * sizes.keys * sizes.width);
+          MultiplyStored(*kernels, keys, 0, sizes.keys, from, sizes.width, 1, nullptr, scores, 1, 1,
+                         scores + sizes.keys);
+          float largest = -std::numeric_limits<float>::infinity();
+          for (int64_t i = 0; i < sizes.keys; ++i) {
+            float score = scores[i] * scale;
+            if (!mask_rows.empty()) {
+              const int64_t at = mask_rows[static_cast<size_t>(row)] + i * mask_stride;
+              if (!is_boolean) score += frame.In(mask)[at];
+              if (is_boolean && !frame.InInts(mask)[at]) score = -std::numeric_limits<float>::infinity();
+            }
+            scores[i] = score;
+            largest = std::max(largest, score);
+          }
+          double sum = 0;
+          for (int64_t i = 0; i < sizes.keys; ++i) {
+            scores[i] = std::exp(scores[i] - largest);
+            sum += static_cast<double>(scores[i]);
+          }
+          for (int64_t i = 0; i < sizes.keys; ++i)
+            scores[i] = static_cast<float>(static_cast<double>(scores[i]) / sum);
+          kernels->combine(scores, sizes.keys, 1, frame.In(value) + b * sizes.keys * sizes.value_width,
+                           sizes.value_width, sizes.keys, sizes.value_width,
+                           frame.Out(out) + row * sizes.value_width, sizes.value_width);
+        });
+        return {};
+      };
 }
 
 }  // namespace

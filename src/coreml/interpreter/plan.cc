@@ -24,6 +24,9 @@ class ReshapedWeight final : public Weight {
   ReshapedWeight(TensorType type, WeightPtr data) : Weight(std::move(type)), data_(std::move(data)) {}
   void Decode(int64_t begin, int64_t count, float* out) const override { data_->Decode(begin, count, out); }
   [[nodiscard]] Bytes stored() const override { return data_->stored(); }
+  [[nodiscard]] std::optional<StoredMatrix> Matrix(int64_t rows, int64_t cols) const override {
+    return data_->Matrix(rows, cols);
+  }
 
  private:
   WeightPtr data_;
@@ -150,6 +153,7 @@ Result<void> FunctionPlan::Make(const std::map<std::string, Shape>& input_shapes
         return Fail(std::move(status).error().In(mil::OperationLabel(op)));
     }
     CMF_CHECK(BindOutputs());
+    CMF_CHECK(FuseSteps());
     CountUses();
     PlaceStates();
     CMF_CHECK(PlaceBuffers());

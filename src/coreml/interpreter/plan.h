@@ -1,6 +1,7 @@
 // A function planned for fixed input shapes: its values with their places in memory, its steps with their
 // kernels. Made once, in this order:
 //   bind     every operation against the types that these shapes give; constants folded, views recognised
+//   fuse     chains of operations that are computed in one step
 //   states   which reads may look into the state itself, which updates may happen there
 //   memory   one arena, in which values that do not live at the same time share places
 //   kernels  one per step that is left
@@ -30,6 +31,7 @@ struct PlanValue {
   int32_t defined_at = -1;  // step
   int32_t last_use = -1;    // step, of a root: by itself and all its views; kForever for outputs
   int64_t arena_offset = -1;
+  bool is_gone = false;  // inside a chain that is one step now: has no memory
 
   [[nodiscard]] bool is_dynamic() const { return !type.tensor.is_static(); }
   [[nodiscard]] int64_t count() const { return ElementCount(type.tensor.shape).value_or(0); }
@@ -44,7 +46,8 @@ struct PlanStep {
   bool is_in_place = false;  // slice_update inside its input
   bool is_view = false;      // nothing to do
   bool is_rounded = false;
-  int state = -1;  // of read_state and write_state
+  int state = -1;          // of read_state and write_state
+  std::string_view fused;  // what a chain of operations became, of which `op` is the last
   Kernel kernel;
 };
 
@@ -72,6 +75,7 @@ class FunctionPlan {
 
  private:
   class StepContext;
+  class Fuser;
   class StatePlacer;
 
   PlanValue& At(ValueId id) { return values_[static_cast<size_t>(id)]; }
@@ -92,6 +96,9 @@ class FunctionPlan {
   Result<void> BindOutputs();
   Result<void> Materialize(ValueId id);
   Result<void> CheckSize(const mil::TensorType& type) const;
+
+  // fuse (plan_fuse.cc)
+  Result<void> FuseSteps();
 
   // states (plan_states.cc)
   void CountUses();

@@ -29,6 +29,7 @@ class FunctionPlan::StepContext final : public OpContext {
   void Reserve(int64_t floats_per_worker, int64_t shared_floats) override {
     plan_.frame_.Reserve(floats_per_worker, shared_floats);
   }
+  [[nodiscard]] Isa isa() const override { return plan_.options_.isa; }
   [[nodiscard]] mil::Opset opset() const override { return plan_.function_.opset; }
   [[nodiscard]] bool IsInPlace() const override { return step_.is_in_place; }
 

@@ -43,7 +43,7 @@ Result<void> FunctionPlan::PlaceBuffers() {
     PlanValue& v = values_[i];
     const auto id = static_cast<ValueId>(i);
     const bool is_elsewhere =
-        v.root != id || v.state >= 0 || v.is_constant || v.is_dynamic() || v.type.is_state();
+        v.root != id || v.state >= 0 || v.is_constant || v.is_dynamic() || v.type.is_state() || v.is_gone;
     if (is_elsewhere || !v.type.is_tensor() || v.type.tensor.dtype == mil::DataType::kString) continue;
     const int64_t floats = (std::max<int64_t>(v.count(), 1) + kAlign - 1) / kAlign * kAlign;
     // An input must keep its numbers from one run to the next; a result nobody uses still gets written.
@@ -92,7 +92,7 @@ Result<Kernel> FunctionPlan::KernelOf(PlanStep& step, const mil::OpCall& call) {
 
 Result<void> FunctionPlan::MakeKernels() {
   for (PlanStep& step : steps_) {
-    if (step.is_view || step.is_dynamic) continue;
+    if (step.is_view || step.is_dynamic || step.kernel) continue;
     const auto make = [&]() -> Result<void> {
       CMF_TRY(const mil::OpCall call, CallOf(*step.op, step.operands));
       CMF_TRY(step.kernel, KernelOf(step, call));
@@ -114,7 +114,10 @@ uint64_t FunctionPlan::memory_bytes() const {
 
 std::map<std::string, int64_t> FunctionPlan::StepHistogram() const {
   std::map<std::string, int64_t> counts;
-  for (const PlanStep& step : steps_) ++counts[step.op->type + (step.is_in_place ? " (in place)" : "")];
+  for (const PlanStep& step : steps_) {
+    ++counts[step.fused.empty() ? step.op->type + (step.is_in_place ? " (in place)" : "")
+                                : std::string(step.fused)];
+  }
   return counts;
 }
 

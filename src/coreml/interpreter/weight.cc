@@ -76,6 +76,19 @@ class DenseWeight final : public Weight {
     DecodeStored(type().dtype, bytes_.data(), begin, count, out);
   }
   [[nodiscard]] Bytes stored() const override { return bytes_; }
+  [[nodiscard]] std::optional<StoredMatrix> Matrix(int64_t rows, int64_t cols) const override {
+    StoredMatrix m;
+    m.bits = mil::BitsOf(type().dtype);
+    if (type().dtype == DataType::kFloat16) {
+      m.form = StoredMatrix::Form::kF16;
+    } else if (type().dtype != DataType::kFloat32) {
+      return std::nullopt;
+    }
+    m.rows = rows;
+    m.cols = cols;
+    m.data = bytes_.data();
+    return m;
+  }
 
  private:
   std::vector<std::byte> owned_;  // empty where the bytes lie elsewhere
@@ -149,15 +162,51 @@ std::vector<float> DecodeAll(const Weight& weight) {
   return values;
 }
 
+/// Numbers that a compressed tensor is made with: halves stay where they are stored, others are decoded once.
+class SideNumbers {
+ public:
+  SideNumbers() = default;
+  explicit SideNumbers(std::vector<float> values) : values_(std::move(values)) {}
+  explicit SideNumbers(WeightPtr weight) {
+    if (weight->type().dtype == DataType::kFloat16 && !weight->stored().empty()) {
+      weight_ = std::move(weight);
+      halves_ = weight_->stored().data();
+    } else {
+      values_ = DecodeAll(*weight);
+    }
+  }
+  [[nodiscard]] float operator[](int64_t i) const {
+    return halves_ ? F16ToF32(LoadLe<uint16_t>(halves_ + 2 * i)) : values_[static_cast<size_t>(i)];
+  }
+  [[nodiscard]] bool empty() const { return !halves_ && values_.empty(); }
+  [[nodiscard]] const std::byte* halves() const { return halves_; }  // null: decoded
+
+ private:
+  WeightPtr weight_;  // keeps the halves
+  const std::byte* halves_ = nullptr;
+  std::vector<float> values_;
+};
+
+/// The last axis that a grid cuts, plus one; 0 when it cuts none.
+size_t CutAxes(const Shape& grid) {
+  size_t cut = 0;
+  for (size_t i = 0; i < grid.size(); ++i) {
+    if (grid[i] > 1) cut = i + 1;
+  }
+  return cut;
+}
+
 /// constexpr_lut_to_dense: n-bit indices into a table per block.
 class PaletteWeight final : public Weight {
  public:
-  PaletteWeight(TensorType type, Bytes indices, int bits, BlockGrid grid, std::vector<float> tables,
+  PaletteWeight(TensorType type, Bytes indices, int bits, Shape shape, Shape grid, SideNumbers tables,
                 int64_t vector, int64_t stride)
       : Weight(std::move(type)),
         indices_(indices),
         bits_(bits),
-        grid_(std::move(grid)),
+        shape_(std::move(shape)),
+        cuts_(std::move(grid)),
+        grid_(shape_, cuts_),
         tables_(std::move(tables)),
         vector_(vector),
         stride_(stride) {}
@@ -166,14 +215,34 @@ class PaletteWeight final : public Weight {
     if (vector_ > 1) return DecodeVectors(begin, count, out);
     const int64_t table_size = int64_t{1} << bits_;
     uint8_t codes[256];
+    float table[256];
     grid_.ForRuns(begin, count, [&](int64_t block, int64_t offset, int64_t length) {
-      const float* table = tables_.data() + block * table_size;
+      const bool reads_all = length >= table_size;  // short runs look up what they need
+      for (int64_t k = 0; reads_all && k < table_size; ++k) table[k] = tables_[block * table_size + k];
       for (int64_t i = 0; i < length; i += 256) {
         const int64_t n = std::min<int64_t>(256, length - i);
         mil::UnpackBits(indices_.data(), bits_, begin + offset + i, n, codes);
-        for (int64_t k = 0; k < n; ++k) out[offset + i + k] = table[codes[k]];
+        for (int64_t k = 0; k < n; ++k) {
+          out[offset + i + k] = reads_all ? table[codes[k]] : tables_[block * table_size + codes[k]];
+        }
       }
     });
+  }
+
+  [[nodiscard]] std::optional<StoredMatrix> Matrix(int64_t rows, int64_t cols) const override {
+    if (vector_ > 1 || !tables_.halves() || type().dtype != DataType::kFloat16 || bits_ == 5 || bits_ == 7)
+      return std::nullopt;
+    const size_t cut = CutAxes(cuts_);
+    if (cut > 1 || (cut == 1 && shape_[0] != rows)) return std::nullopt;
+    StoredMatrix m;
+    m.form = StoredMatrix::Form::kPalette;
+    m.bits = bits_;
+    m.rows = rows;
+    m.cols = cols;
+    m.data = indices_.data();
+    m.tables = tables_.halves();
+    m.rows_per_table = std::max<int64_t>(cut == 0 ? rows : rows / cuts_[0], 1);
+    return m;
   }
 
  private:
@@ -184,42 +253,74 @@ class PaletteWeight final : public Weight {
       const int64_t index = along / vector_ * stride_ + inner;
       const uint32_t code = mil::PackedElement(indices_.data(), bits_, index);
       const int64_t row = (grid_.BlockOf(index) << bits_) + code;
-      out[i] = tables_[static_cast<size_t>(row * vector_ + along % vector_)];
+      out[i] = tables_[row * vector_ + along % vector_];
     }
   }
 
   Bytes indices_;
   int bits_;
+  Shape shape_, cuts_;  // of the indices
   BlockGrid grid_;
-  std::vector<float> tables_;
+  SideNumbers tables_;
   int64_t vector_, stride_;
 };
 
 /// scale * (data - offset), a scale per block.
 class ScaledWeight final : public Weight {
  public:
-  ScaledWeight(TensorType type, WeightPtr data, BlockGrid grid, std::vector<float> scale,
-               std::vector<float> offset)
+  ScaledWeight(TensorType type, WeightPtr data, Shape grid, SideNumbers scale, std::vector<float> offset)
       : Weight(std::move(type)),
         data_(std::move(data)),
-        grid_(std::move(grid)),
+        cuts_(std::move(grid)),
+        grid_(this->type().shape, cuts_),
         scale_(std::move(scale)),
         offset_(std::move(offset)) {}
 
   void Decode(int64_t begin, int64_t count, float* out) const override {
     data_->Decode(begin, count, out);
     grid_.ForRuns(begin, count, [&](int64_t block, int64_t from, int64_t length) {
-      const float scale = scale_[static_cast<size_t>(block)];
+      const float scale = scale_[block];
       const float offset = offset_.empty() ? 0.0f : offset_[static_cast<size_t>(block)];
       for (int64_t i = from; i < from + length; ++i) out[i] = scale * (out[i] - offset);
     });
     if (type().dtype == DataType::kFloat16) RoundToHalves(out, count);
   }
 
+  [[nodiscard]] std::optional<StoredMatrix> Matrix(int64_t rows, int64_t cols) const override {
+    const Shape& shape = type().shape;
+    const size_t cut = CutAxes(cuts_);
+    if (!scale_.halves() || cut > 2 || (cut > 0 && shape[0] != rows)) return std::nullopt;
+    StoredMatrix m;
+    if (data_->stored().empty()) {  // a palette under scales of whole rows
+      const auto palette = data_->Matrix(rows, cols);
+      if (!palette || palette->form != StoredMatrix::Form::kPalette || palette->scales || cut > 1 ||
+          !offset_.empty())
+        return std::nullopt;
+      m = *palette;
+    } else {
+      const DataType dtype = data_->type().dtype;
+      m.bits = mil::BitsOf(dtype);
+      m.is_signed = mil::IsSigned(dtype);
+      if (!mil::IsInteger(dtype) || (m.bits != 4 && m.bits != 8)) return std::nullopt;
+      m.form = StoredMatrix::Form::kScaled;
+      m.rows = rows;
+      m.cols = cols;
+      m.data = data_->stored().data();
+      m.offsets = offset_.empty() ? nullptr : offset_.data();
+    }
+    m.scales = scale_.halves();
+    m.rows_per_scale = std::max<int64_t>(cut == 0 ? rows : rows / cuts_[0], 1);
+    m.scales_per_row = cut == 2 ? cuts_[1] : 1;
+    m.cols_per_scale = std::max<int64_t>(cols / m.scales_per_row, 1);
+    return m;
+  }
+
  private:
   WeightPtr data_;
+  Shape cuts_;
   BlockGrid grid_;
-  std::vector<float> scale_, offset_;
+  SideNumbers scale_;
+  std::vector<float> offset_;
 };
 
 class CastWeight final : public Weight {
@@ -250,19 +351,23 @@ struct Operands {
     CMF_TRY(const WeightPtr w, weight(parameter));
     return DecodeAll(*w);
   }
+  Result<SideNumbers> Side(std::string_view parameter) const {
+    CMF_TRY(WeightPtr w, weight(parameter));
+    return SideNumbers(std::move(w));
+  }
 };
 
 Shape GridOf(const Shape& lut) { return {lut.begin(), lut.end() - 2}; }
 
 Results MakePalette(const Operands& operands, const TensorType& type) {
   CMF_TRY(const Bytes indices, operands.bytes("indices"));
-  CMF_TRY(std::vector<float> tables, operands.All("lut"));
+  CMF_TRY(SideNumbers tables, operands.Side("lut"));
   const Shape& lut = operands.call.Tensor("lut").shape;
   if (operands.call.Has("shape")) {  // iOS 16: one table, indices packed into bytes
     int bits = 0;
     while (int64_t{1} << bits < lut[0]) ++bits;
-    return One(PaletteWeight(type, indices, bits, BlockGrid(type.shape, Shape(type.shape.size(), 1)),
-                             std::move(tables), 1, 1));
+    return One(
+        PaletteWeight(type, indices, bits, type.shape, Shape(type.shape.size(), 1), std::move(tables), 1, 1));
   }
   const TensorType& index_type = operands.call.Tensor("indices");
   const int64_t vector = lut.back();
@@ -271,19 +376,19 @@ Results MakePalette(const Operands& operands, const TensorType& type) {
     CMF_TRY(const int64_t axis, operands.call.Axis("vector_axis", type.rank(), 0));
     for (size_t i = static_cast<size_t>(axis) + 1; i < type.shape.size(); ++i) stride *= type.shape[i];
   }
-  return One(PaletteWeight(type, indices, mil::BitsOf(index_type.dtype),
-                           BlockGrid(index_type.shape, GridOf(lut)), std::move(tables), vector, stride));
+  return One(PaletteWeight(type, indices, mil::BitsOf(index_type.dtype), index_type.shape, GridOf(lut),
+                           std::move(tables), vector, stride));
 }
 
 Results MakeScaled(const Operands& operands, const TensorType& type) {
   CMF_TRY(WeightPtr data, operands.weight("data"));
-  CMF_TRY(std::vector<float> scale, operands.All("scale"));
+  CMF_TRY(SideNumbers scale, operands.Side("scale"));
   std::vector<float> offset;
   if (operands.call.Has("offset")) {
     CMF_TRY(offset, operands.All("offset"));
   }
-  return One(ScaledWeight(type, std::move(data), BlockGrid(type.shape, operands.call.Tensor("scale").shape),
-                          std::move(scale), std::move(offset)));
+  return One(ScaledWeight(type, std::move(data), operands.call.Tensor("scale").shape, std::move(scale),
+                          std::move(offset)));
 }
 
 /// iOS 16: scale and zero point of one axis, or of the whole.
@@ -298,7 +403,7 @@ Results MakeAffine(const Operands& operands, const TensorType& type) {
   Shape grid(type.shape.size(), 1);
   grid[static_cast<size_t>(axis)] = static_cast<int64_t>(blocks);
   return One(
-      ScaledWeight(type, std::move(data), BlockGrid(type.shape, grid), std::move(scale), std::move(zero)));
+      ScaledWeight(type, std::move(data), std::move(grid), SideNumbers(std::move(scale)), std::move(zero)));
 }
 
 /// Calls fn(element, k) for the k-th set bit of a mask.

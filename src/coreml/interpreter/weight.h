@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
+#include "kernels/stored.h"
 #include "mil/ops.h"
 #include "mil/weights.h"
 
@@ -23,6 +25,13 @@ class Weight {
 
   /// The bytes of a tensor that is stored as it is; empty for compressed ones.
   [[nodiscard]] virtual Bytes stored() const { return {}; }
+
+  /// The elements in their order as a matrix that kernels multiply as it is stored; nothing when its form is none of
+  /// theirs. Lives as long as the weight.
+  [[nodiscard]] virtual std::optional<StoredMatrix> Matrix(int64_t rows, int64_t cols) const {
+    (void)rows, (void)cols;
+    return std::nullopt;
+  }
 
  protected:
   explicit Weight(mil::TensorType type) : type_(std::move(type)), count_(*ElementCount(type_.shape)) {}

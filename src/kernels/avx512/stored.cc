@@ -1,0 +1,151 @@
+// Products of stored matrices with AVX-512. A table of f16 is held as two planes of bytes, so that one vpermb looks up
+// 64 codes of up to six bits (four of them 64 codes of eight); the planes are interleaved to halves and widened.
+// Per 64 weights and row that is 12 shuffles (17 with 8 bits), four conversions and four fused multiply-adds.
+#include "kernels/stored.h"
+
+#include "kernels/avx512/common.h"
+
+namespace cmforge {
+namespace {
+
+using Vec16 = __m512;
+
+CMFORGE_INLINE Vec16 Broadcast(float x) { return _mm512_set1_ps(x); }
+CMFORGE_INLINE Vec16 Zero() { return _mm512_setzero_ps(); }
+CMFORGE_INLINE Vec16 Fma(Vec16 a, Vec16 b, Vec16 sum) { return _mm512_fmadd_ps(a, b, sum); }
+CMFORGE_INLINE Vec16 LoadF32(const float* p) { return _mm512_loadu_ps(p); }
+CMFORGE_INLINE void StoreF32(float* p, Vec16 v) { _mm512_storeu_ps(p, v); }
+CMFORGE_INLINE float HalfToFloat(const std::byte* p) { return HalfAt(p); }
+CMFORGE_INLINE Vec16 LoadF16(const std::byte* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+CMFORGE_INLINE float Tree(Vec16 v) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+CMFORGE_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+template <int kBits>
+CMFORGE_INLINE Vec16 LoadIntegers(const std::byte* p, bool is_signed) {
+  __m128i codes;
+  if constexpr (kBits == 8) {
+    codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  } else {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), mask = _mm_set1_epi8(15);
+    codes = _mm_unpacklo_epi8(_mm_and_si128(bytes, mask), _mm_and_si128(_mm_srli_epi16(bytes, 4), mask));
+    if (is_signed) codes = _mm_sub_epi8(_mm_xor_si128(codes, _mm_set1_epi8(8)), _mm_set1_epi8(8));
+  }
+  return _mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(codes) : _mm512_cvtepu8_epi32(codes));
+}
+CMFORGE_INLINE Vec16 Scale(Vec16 code, float offset, float scale) {
+  const __m512 v = _mm512_mul_ps(_mm512_set1_ps(scale), _mm512_sub_ps(code, _mm512_set1_ps(offset)));
+  return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/// Byte j of the result is byte (j mod 2^bits) of a plane, `first` + 2 * that of the halves.
+CMFORGE_INLINE __m512i PlaneIndex(int entries, int first) {
+  __m512i index =
+      _mm512_set_epi8(63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
+                      41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
+                      19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  index = _mm512_and_si512(index, _mm512_set1_epi8(static_cast<char>(entries - 1)));
+  return _mm512_add_epi8(_mm512_add_epi8(index, index), _mm512_set1_epi8(static_cast<char>(first)));
+}
+
+/// The order in which eight groups of eight codes must lie so that interleaving within lanes puts them in order.
+CMFORGE_INLINE constexpr int GroupAt(int place) { return place % 2 == 0 ? place / 2 : 4 + place / 2; }
+
+template <int kBits>
+class PaletteTable {
+ public:
+  CMFORGE_INLINE void Set(const std::byte* halves, const std::byte* scale) {
+    if (scale == nullptr) return Split(halves);
+    alignas(64) std::byte scaled[2 * kEntries < 32 ? 32 : 2 * kEntries];
+    const __m512 by = _mm512_set1_ps(HalfAt(scale));
+    for (int i = 0; i < kEntries; i += 16) {
+      const __mmask16 mask = LowLanes(kEntries - i);
+      const __m512 entries = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, halves + 2 * i));
+      const __m256i rounded = _mm512_cvtps_ph(_mm512_mul_ps(by, entries), _MM_FROUND_TO_NEAREST_INT);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(scaled + 2 * i), rounded);
+    }
+    Split(scaled);
+  }
+
+  CMFORGE_INLINE void Look(const std::byte* at, Vec16 (&out)[4]) const {
+    __m512i low, high;
+    if constexpr (kBits == 8) {
+      const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
+      const __m512i codes = _mm512_permutexvar_epi64(order, LoadBytes(at));
+      const __mmask64 bit7 = _mm512_movepi8_mask(codes),
+                      bit6 = _mm512_movepi8_mask(_mm512_slli_epi16(codes, 1));
+      const auto look = [&](const uint8_t* plane) {
+        __m512i v = _mm512_permutexvar_epi8(codes, LoadBytes(plane));
+        v = _mm512_mask_permutexvar_epi8(v, bit6 & ~bit7, codes, LoadBytes(plane + 64));
+        v = _mm512_mask_permutexvar_epi8(v, bit7 & ~bit6, codes, LoadBytes(plane + 128));
+        return _mm512_mask_permutexvar_epi8(v, bit7 & bit6, codes, LoadBytes(plane + 192));
+      };
+      low = look(low_);
+      high = look(high_);
+    } else {
+      // Eight codes are kBits bytes: one group to each 64-bit lane, then each code to the low bits of a byte. What is
+      // above them is ignored, since tables of fewer than 64 entries repeat.
+      const __m512i bytes = _mm512_permutexvar_epi8(Spread(), LoadBytes(at, LowBytes(8 * kBits)));
+      const __m512i codes = _mm512_multishift_epi64_epi8(Shifts(), bytes);
+      low = _mm512_permutexvar_epi8(codes, LoadBytes(low_));
+      high = _mm512_permutexvar_epi8(codes, LoadBytes(high_));
+    }
+    const __m512i first = _mm512_unpacklo_epi8(low, high), second = _mm512_unpackhi_epi8(low, high);
+    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(first));
+    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(first, 1));
+    out[2] = _mm512_cvtph_ps(_mm512_castsi512_si256(second));
+    out[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(second, 1));
+  }
+
+ private:
+  static constexpr int kEntries = 1 << kBits;
+
+  CMFORGE_INLINE void Split(const std::byte* halves) {
+    for (int i = 0; i < (kEntries < 64 ? 64 : kEntries); i += 64) {
+      const __m512i a = LoadBytes(halves + 2 * i, LowBytes(2 * kEntries));
+      const __m512i b = kBits >= 6 ? LoadBytes(halves + 2 * i + 64) : a;
+      constexpr int kRepeat = kEntries < 64 ? kEntries : 64;
+      _mm512_store_si512(low_ + i, _mm512_permutex2var_epi8(a, PlaneIndex(kRepeat, 0), b));
+      _mm512_store_si512(high_ + i, _mm512_permutex2var_epi8(a, PlaneIndex(kRepeat, 1), b));
+    }
+  }
+
+  static CMFORGE_INLINE __m512i Spread() {
+    Bytes64 b{};
+    for (int lane = 0; lane < 8; ++lane) {
+      for (int i = 0; i < 8; ++i)
+        b.at[8 * lane + i] = static_cast<uint8_t>(GroupAt(lane) * kBits + (i < kBits ? i : 0));
+    }
+    return LoadBytes(b.at);
+  }
+  static CMFORGE_INLINE __m512i Shifts() {
+    Bytes64 b{};
+    for (int i = 0; i < 64; ++i) b.at[i] = static_cast<uint8_t>(i % 8 * kBits);
+    return LoadBytes(b.at);
+  }
+
+  alignas(64) uint8_t low_[kEntries < 64 ? 64 : kEntries];
+  alignas(64) uint8_t high_[kEntries < 64 ? 64 : kEntries];
+};
+
+// Four rows by six tokens are 24 accumulators, with four weights and one activation beside them.
+constexpr int kTileRows = 4, kTileTokens = 6;
+
+}  // namespace
+}  // namespace cmforge
+
+#include "kernels/stored_body.h"
+
+namespace cmforge {
+
+extern const StoredKernels kStoredAvx512;
+const StoredKernels kStoredAvx512 = StoredTable(Isa::kAvx512);
+
+}  // namespace cmforge
