@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <new>
 #include <utility>
 
+#include "base/huge_memory.h"
 #include "base/mapped_file.h"
 #include "base/system_error.h"
 
@@ -16,18 +16,6 @@ namespace cmforge {
 namespace {
 
 constexpr const char* kBecameShorter = "the file became shorter while it was read: try again";
-
-// A copy in memory lies on huge pages where the system has them: it is read over and over, and its pages' addresses
-// then stay in the processor's table of them.
-constexpr std::align_val_t kCopyAlignment{size_t{2} << 20};
-
-std::byte* NewCopy(size_t size) {
-  auto* data = new (kCopyAlignment) std::byte[size];
-#ifdef MADV_HUGEPAGE
-  ::madvise(data, size, MADV_HUGEPAGE);
-#endif
-  return data;
-}
 
 struct FileDescriptor {
   int fd = -1;
@@ -64,7 +52,7 @@ MappedFile::~MappedFile() {
     ::munmap(data, bytes_.size());
     ::close(fd_);
   } else {
-    ::operator delete[](data, kCopyAlignment);
+    FreeHugeMemory(data);
   }
 }
 
@@ -92,7 +80,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode
     result.fd_ = std::exchange(file.fd, -1);
     return result;
   }
-  auto* data = NewCopy(size);
+  auto* data = NewHugeMemory(size);
   result.bytes_ = {data, size};
   for (size_t done = 0; done < size;) {
     const ssize_t n = ::read(file.fd, data + done, size - done);

@@ -137,22 +137,23 @@ double FeedForwardSeconds(const Entries& entries) {
 /// Several runs of one thing, under the mask and, where that shuts something off, without it in turns.
 class Runs {
  public:
-  Runs(std::shared_ptr<engine::Profile> profile, const ActiveSet* active, int64_t repeat)
-      : profile_(std::move(profile)), active_(active), repeat_(repeat) {}
+  Runs(std::shared_ptr<engine::Profile> profile, bool is_masked, int64_t repeat)
+      : profile_(std::move(profile)), is_masked_(is_masked), repeat_(repeat) {}
 
-  /// `run`: from the active set to the seconds of one run, for which it has reset the profile.
+  /// `run`: from whether the mask shall be used, if there is one, to the seconds of one run, for which it has reset the
+  /// profile.
   template <class Run>
   Result<void> Measure(Run&& run) {
     for (int64_t r = 0; r < repeat_; ++r) {
-      CMF_TRY(const double seconds, run(active_));
+      CMF_TRY(const double seconds, run(true));
       Entries entries = profile_->Entries();
       feed_forward_ = Least(feed_forward_, FeedForwardSeconds(entries));
       if (best_ == 0 || seconds < best_) {
         best_ = seconds;
         entries_ = std::move(entries);
       }
-      if (active_ == nullptr) continue;
-      CMF_TRY(const double whole, run(nullptr));
+      if (!is_masked_) continue;
+      CMF_TRY(const double whole, run(false));
       (void)whole;
       whole_feed_forward_ = Least(whole_feed_forward_, FeedForwardSeconds(profile_->Entries()));
     }
@@ -170,7 +171,7 @@ class Runs {
   static double Least(double a, double b) { return a == 0 ? b : std::min(a, b); }
 
   std::shared_ptr<engine::Profile> profile_;
-  const ActiveSet* active_;
+  bool is_masked_;
   int64_t repeat_;
   double best_ = 0, feed_forward_ = 0, whole_feed_forward_ = 0;
   Entries entries_;
@@ -218,7 +219,8 @@ Result<int> Bench(const Cli& cli, Options options) {
   CMF_TRY(const Specialist specialist,
           LoadSpecialist(cli, source, options.compute, options.specialist, {}, is_timed ? profile : nullptr));
   const auto& model = specialist.model;
-  const ActiveSet* active = specialist.active();
+  const std::pair masked(specialist.model.get(), specialist.active());
+  const std::pair whole(specialist.whole.get(), static_cast<const ActiveSet*>(nullptr));
   const double load_ms = SecondsSince(begun) * 1e3;
   CMF_TRY(SequenceOptions sequence_options, options.compute.Sequence());
   const auto vocab = model->config().vocab_size;
@@ -227,12 +229,12 @@ Result<int> Bench(const Cli& cli, Options options) {
   // First token: open to sample, with a prompt of 32.
   CMF_TRY(const auto first, model->NewSequence(sequence_options));
   CMF_TRY(const auto logits,
-          Prefill(*model, *first, Tokens(std::min(kFirstTokenPrompt, first->context_length()), vocab), active,
-                  control));
+          Prefill(*model, *first, Tokens(std::min(kFirstTokenPrompt, first->context_length()), vocab),
+                  specialist.active(), control));
   (void)ArgMax(logits);
   const double ttft_ms = SecondsSince(begun) * 1e3;
 
-  uint64_t bytes_per_token = BytesPerToken(*source.tensors, model->config(), active);
+  uint64_t bytes_per_token = BytesPerToken(*source.tensors, model->config(), specialist.task.active.get());
   if (source.package) {
     CMF_TRY(bytes_per_token, coreml::PackageWeightBytes(source.path, *source.package));
   }
@@ -249,12 +251,13 @@ Result<int> Bench(const Cli& cli, Options options) {
   }
   for (const int64_t n : options.prompt_tokens) {
     if (n == 0) continue;
-    Runs runs(profile, active, options.repeat);
-    CMF_CHECK(runs.Measure([&](const ActiveSet* set) -> Result<double> {
-      CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
+    Runs runs(profile, specialist.task.active != nullptr, options.repeat);
+    CMF_CHECK(runs.Measure([&](bool is_masked) -> Result<double> {
+      const auto& [tested, set] = is_masked ? masked : whole;
+      CMF_TRY(const auto sequence, tested->NewSequence(sequence_options));
       profile->Reset();
       const auto at = Clock::now();
-      CMF_TRY(const auto row, Prefill(*model, *sequence, Tokens(n, vocab), set, control));
+      CMF_TRY(const auto row, Prefill(*tested, *sequence, Tokens(n, vocab), set, control));
       return SecondsSince(at);
     }));
     const double best = static_cast<double>(n) / runs.best();
@@ -267,19 +270,21 @@ Result<int> Bench(const Cli& cli, Options options) {
   for (const int64_t depth : options.depth) {
     if (options.gen_tokens == 0) break;
     double bandwidth = 0;
-    Runs runs(profile, active, options.repeat);
-    CMF_CHECK(runs.Measure([&](const ActiveSet* set) -> Result<double> {
+    Runs runs(profile, specialist.task.active != nullptr, options.repeat);
+    CMF_CHECK(runs.Measure([&](bool is_masked) -> Result<double> {
+      const auto& [tested, set] = is_masked ? masked : whole;
       // Readings just before and after each run: a shared machine's memory changes from second to second.
       bandwidth = std::max(bandwidth, MeasureReadBandwidth(pool, pages, 1));
-      CMF_TRY(const auto sequence, model->NewSequence(sequence_options));
-      CMF_TRY(auto row, Prefill(*model, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), set, control));
+      CMF_TRY(const auto sequence, tested->NewSequence(sequence_options));
+      CMF_TRY(auto row,
+              Prefill(*tested, *sequence, Tokens(std::max<int64_t>(depth, 1), vocab), set, control));
       profile->Reset();
       const auto at = Clock::now();
       for (int64_t i = 0; i < options.gen_tokens; ++i) {
         CMF_CHECK(control.CheckCancelled());
         const TokenId token = ArgMax(row);
         const StepItem item{sequence.get(), {&token, 1}, LogitRows::kLast, set};
-        CMF_TRY(StepResult step, model->Step({{&item, 1}, nullptr}));
+        CMF_TRY(StepResult step, tested->Step({{&item, 1}, nullptr}));
         row = std::move(step.logits);
       }
       return SecondsSince(at);

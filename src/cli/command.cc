@@ -45,9 +45,10 @@ void Cli::AddCommonFlags(CLI::App* command) {
   command->add_option("--isa", common.isa,
                       "Kernels to use: reference, avx2, avx512, neon (default: the best here)");
   command->add_flag("--json", common.json, "Print one JSON object on stdout");
-  command->add_flag(
-      "--no-mmap,--hot", common.no_mmap,
-      "Copy files to memory on huge pages instead of mapping them: decodes faster, costs their size");
+  command->add_flag("--no-mmap,--hot", common.no_mmap,
+                    "Copy files to memory on huge pages instead of mapping them: decodes faster, costs their "
+                    "size. With --task "
+                    "also what its mask leaves of feed-forward networks, side by side");
   command->add_flag_callback(
       "-v,--verbose", [this] { common.verbosity = 1; }, "Say more");
   command->add_flag_callback(

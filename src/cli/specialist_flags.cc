@@ -26,13 +26,13 @@ Result<Task> TaskOf(const Specialist& specialist, const SpecialistFlags& flags) 
 Result<void> ChooseTask(Specialist& specialist, const SpecialistFlags& flags) {
   CMF_TRY(specialist.task, TaskOf(specialist, flags));
   CMF_TRY(specialist.task.active, flags.experts.Make(specialist.all->source(), specialist.task.active));
-  return {};
+  return specialist.Settle();
 }
 
 Result<void> RouteTo(Specialist& specialist, std::span<const TokenId> prompt) {
   CMF_TRY(specialist.ranking, specialist.all->Route(prompt));
   const std::string id = specialist.ranking->winner()->id;
-  CMF_TRY(specialist.model, specialist.all->WithSkill(id));
+  CMF_TRY(specialist.whole, specialist.all->WithSkill(id));
   specialist.skill = id;
   specialist.all->control().Info(fmt::format("skill '{}', energy {:.3f}{}", id,
                                              specialist.ranking->winner()->energy,
@@ -79,6 +79,7 @@ Result<Specialist> LoadSpecialist(const Cli& cli, const OpenedSource& source, co
                                   std::shared_ptr<engine::Profile> profile) {
   CMF_CHECK(flags.Check());
   Specialist specialist;
+  specialist.copies_task = cli.common.no_mmap && !flags.route_dynamic && flags.blend.empty();
   CMF_TRY(specialist.all, OpenSpecialists(cli, source, compute, std::move(profile)));
   const bool routes_unasked = flags.follows_file && flags.skill.empty() && flags.blend.empty() &&
                               !flags.route_dynamic && specialist.all->has_routable_skill();
@@ -88,7 +89,7 @@ Result<Specialist> LoadSpecialist(const Cli& cli, const OpenedSource& source, co
     return Fail(ErrorKind::kUsage, fmt::format("{}: there is no prompt to choose by: name a skill", flag));
   };
   if (flags.route_dynamic) {
-    CMF_TRY(specialist.model, MakeRoutedModel(specialist.all));
+    CMF_TRY(specialist.whole, MakeRoutedModel(specialist.all));
   } else if (!flags.blend.empty()) {
     std::vector<SkillWeight> weights;
     if (flags.blend == kAuto) {
@@ -97,7 +98,7 @@ Result<Specialist> LoadSpecialist(const Cli& cli, const OpenedSource& source, co
     } else {
       CMF_TRY(weights, ParseBlend(flags.blend));
     }
-    CMF_TRY(specialist.model, specialist.all->Blended(weights));
+    CMF_TRY(specialist.whole, specialist.all->Blended(weights));
     for (const SkillWeight& part : weights)
       specialist.skill +=
           fmt::format("{}{}:{:.3g}", specialist.skill.empty() ? "" : ",", part.id, part.weight);
@@ -107,18 +108,32 @@ Result<Specialist> LoadSpecialist(const Cli& cli, const OpenedSource& source, co
     CMF_CHECK(needs_prompt("--skill auto"));
   } else {
     const std::string id = IsNoSkill(flags.skill) || flags.skill == kAuto ? "" : flags.skill;
-    CMF_TRY(specialist.model, specialist.all->WithSkill(id));
+    CMF_TRY(specialist.whole, specialist.all->WithSkill(id));
     specialist.skill = id;
   }
   CMF_CHECK(ChooseTask(specialist, flags));
   return specialist;
 }
 
+Result<void> Specialist::Settle() {
+  model = whole;
+  remaining = task.active;
+  if (!copies_task || task.active == nullptr) return {};
+  CMF_TRY(auto compact, all->WithTask(skill, task.active));
+  if (!compact) return {};
+  model = compact->model;
+  remaining = compact->active;
+  return {};
+}
+
 Result<bool> Specialist::Reroute(std::span<const TokenId> prompt, const SpecialistFlags& flags) {
   if (!routes_each_prompt || prompt.empty()) return false;
   const std::string before = skill;
   CMF_CHECK(RouteTo(*this, prompt));
-  if (skill == before) return false;
+  if (skill == before) {
+    CMF_CHECK(Settle());
+    return false;
+  }
   CMF_CHECK(ChooseTask(*this, flags));
   return true;
 }
@@ -127,7 +142,7 @@ Result<void> Specialist::SwitchTask(const std::string& name, const SpecialistFla
   CMF_TRY(Task wanted, FindTask(all->source(), name, all->control()));
   CMF_TRY(wanted.active, flags.experts.Make(all->source(), wanted.active));
   task = std::move(wanted);
-  return {};
+  return Settle();
 }
 
 Result<void> Specialist::SwitchSkill(const std::string& id) {
@@ -138,10 +153,10 @@ Result<void> Specialist::SwitchSkill(const std::string& id) {
     return {};
   }
   const std::string wanted = IsNoSkill(id) ? "" : id;
-  CMF_TRY(model, all->WithSkill(wanted));
+  CMF_TRY(whole, all->WithSkill(wanted));
   skill = wanted;
   routes_each_prompt = false;
-  return {};
+  return Settle();
 }
 
 Result<std::vector<TokenId>> RoutingTokens(const Tokenizer& tokenizer, std::string_view text) {

@@ -28,14 +28,22 @@ struct SpecialistFlags {
 /// A model as it shall run.
 struct Specialist {
   std::shared_ptr<Specialists> all;
-  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<LanguageModel> model;  // what runs
+  std::shared_ptr<LanguageModel>
+      whole;  // the same without the task: another one where the task's weights are copied
   Task task;
   std::string skill;               // id, a blend's recipe, or empty
   std::optional<Ranking> ranking;  // where a skill was routed to
   bool routes_each_prompt = false;
+  bool copies_task =
+      false;  // --hot: what a task leaves alive is copied side by side, where the model allows it
 
-  /// Null: everything takes part.
-  [[nodiscard]] const ActiveSet* active() const { return task.active.get(); }
+  /// What `model` runs with. Null: all of it takes part.
+  [[nodiscard]] const ActiveSet* active() const { return remaining.get(); }
+  std::shared_ptr<const ActiveSet> remaining;
+
+  /// Makes `model` and `remaining` of what `whole` and `task` have become.
+  Result<void> Settle();
 
   /// Routes a new prompt (token ids without begin token) where that was asked for; true when the model changed.
   Result<bool> Reroute(std::span<const TokenId> prompt, const SpecialistFlags& flags);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cmf/hash64.h"
+#include "open/compact_task.h"
 
 namespace cmforge {
 
@@ -36,6 +37,23 @@ Result<std::shared_ptr<LanguageModel>> Specialists::Blended(std::span<const Skil
   std::string recipe;
   for (const SkillWeight& part : weights) recipe += fmt::format("{}:{},", part.id, part.weight);
   return load_(std::move(tensors), cmf::Hash64(AsBytes(recipe)));
+}
+
+Result<std::optional<Specialists::Compact>> Specialists::WithTask(const std::string& id,
+                                                                  std::shared_ptr<const ActiveSet> active) {
+  if (active == kept_.active && id == kept_.id) return kept_.compact;
+  CMF_TRY(auto tensors, MakeSkillOverlay(source_.tensors, id, skills()));
+  CMF_TRY(auto cut, MakeCompactTask(std::move(tensors), *source_.config, *active));
+  kept_ = {id, std::move(active), std::nullopt};
+  if (!cut) {
+    control_.Info(fmt::format("{}: the task's weights cannot be copied side by side: its mask runs in place",
+                              source_.path));
+    return kept_.compact;
+  }
+  // The states are those of the mask in place, so the variant is the skill's.
+  CMF_TRY(auto model, load_(std::move(cut->tensors), id.empty() ? 0 : cmf::Hash64(AsBytes(id))));
+  kept_.compact = Compact{std::move(model), std::move(cut->active)};
+  return kept_.compact;
 }
 
 Result<Ranking> Specialists::Route(std::span<const TokenId> prompt) {

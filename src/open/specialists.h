@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/progress.h"
@@ -35,6 +36,14 @@ class Specialists {
   Result<std::shared_ptr<LanguageModel>> Backbone() { return WithSkill(""); }
   Result<std::shared_ptr<LanguageModel>> Blended(std::span<const SkillWeight> weights);
 
+  /// Skill `id` (or the backbone) cut to what a mask leaves of it, in memory of its own (compact_task.h); nothing where
+  /// that cannot be done. The last one asked for is kept. `active`: of a task of this file.
+  struct Compact {
+    std::shared_ptr<LanguageModel> model;
+    std::shared_ptr<const ActiveSet> active;  // what is left to restrict, or null
+  };
+  Result<std::optional<Compact>> WithTask(const std::string& id, std::shared_ptr<const ActiveSet> active);
+
   /// Ranks the routable skills for a prompt (encoded without begin token).
   Result<Ranking> Route(std::span<const TokenId> prompt);
   /// The weights of the two best, from the first 128 tokens.
@@ -45,6 +54,12 @@ class Specialists {
   Loader load_;
   RunControl control_;
   std::map<std::string, std::shared_ptr<LanguageModel>> loaded_;
+  struct Kept {
+    std::string id;
+    std::shared_ptr<const ActiveSet> active;
+    std::optional<Compact> compact;
+  };
+  Kept kept_;
 };
 
 }  // namespace cmforge

@@ -11,12 +11,6 @@ bool IsAllOnes(const std::vector<std::vector<uint8_t>>& rows, int64_t bits) {
   return std::all_of(rows.begin(), rows.end(), [&](const auto& row) { return row == full; });
 }
 
-bool ForbidsNothing(const ActiveSet& bits, int64_t layers) {
-  return IsAllOnes(bits.ffn, bits.ffn_width) && IsAllOnes(bits.heads, bits.head_count) &&
-         IsAllOnes(bits.experts, bits.expert_count) &&
-         (bits.layer_gates.empty() || bits.layer_gates == cmf::FullRow(layers));
-}
-
 Task Switch(const OpenedSource& source, const cmf::TaskMask& mask, const RunControl& control) {
   if (ForbidsNothing(mask.bits, source.config->num_layers)) return {mask.name, nullptr};
   if (!mask.is_measured()) {
@@ -27,6 +21,12 @@ Task Switch(const OpenedSource& source, const cmf::TaskMask& mask, const RunCont
 }
 
 }  // namespace
+
+bool ForbidsNothing(const ActiveSet& bits, int64_t layers) {
+  return IsAllOnes(bits.ffn, bits.ffn_width) && IsAllOnes(bits.heads, bits.head_count) &&
+         IsAllOnes(bits.experts, bits.expert_count) &&
+         (bits.layer_gates.empty() || bits.layer_gates == cmf::FullRow(layers));
+}
 
 Result<Task> FindTask(const OpenedSource& source, std::string_view name, const RunControl& control) {
   const cmf::TaskMask* mask = source.cmf ? source.cmf->masks().Find(name) : nullptr;

@@ -19,6 +19,9 @@ struct Task {
   std::shared_ptr<const ActiveSet> active;  // null: everything takes part
 };
 
+/// Everything takes part.
+[[nodiscard]] bool ForbidsNothing(const ActiveSet& bits, int64_t layers);
+
 /// The mask of that name; kNoTask is the whole model (unless a mask is called so).
 /// Switching to a mask without a held-out measurement warns. A mask that forbids nothing costs nothing.
 /// Fails: kNotFound naming the tasks there are.

@@ -71,6 +71,7 @@ TEST_F(SpecialistsCli, MasksAreAddedListedAndRemovedInPlace) {
   EXPECT_EQ(Run({"verify", model}).status, 0);
   EXPECT_EQ(Logits(model), dense);
   EXPECT_NE(Logits(model, {"--task", "half"}), dense);
+  EXPECT_EQ(Logits(model, {"--task", "half", "--hot"}), Logits(model, {"--task", "half"}));
   const Json list = Run({"mask", "list", model, "--json"}).json();
   ASSERT_EQ(list["masks"].size(), 1u);
   EXPECT_EQ(list["masks"][0]["name"], "half");
