@@ -1,5 +1,5 @@
-// The commands around whole files. Only main needs to know a command, so that a new one compiles main and itself; older
-// ones stand in command.h.
+// The commands around whole files. Only main needs to know a command, so that a new one compiles main and
+// itself; older ones stand in command.h.
 #pragma once
 
 #include "cli/command.h"
@@ -13,5 +13,6 @@ void AddCompact(Cli& cli);
 void AddDiff(Cli& cli);
 void AddExport(Cli& cli);
 void AddDefrag(Cli& cli);
+void AddCalibrate(Cli& cli);
 
 }  // namespace cmforge::cli

@@ -1,10 +1,7 @@
 // cmforge convert: a checkpoint (or any other source) becomes a .cmf file.
-#include <algorithm>
-#include <array>
-#include <filesystem>
-
 #include "cli/conversion.h"
 #include "cli/model_argument.h"
+#include "cli/source_state.h"
 
 namespace cmforge::cli {
 namespace {
@@ -15,29 +12,6 @@ struct Options {
   EncodingFlags encodings;
   ConversionExtras extras;
 };
-
-// Everything on the command line that may decide the bytes: flags that files stand behind bring the files' state with them.
-std::string IdentityOf(const CLI::App& command) {
-  constexpr std::array kNoMatter = {"resume",  "output",  "threads", "json",
-                                    "no-mmap", "verbose", "quiet",   "help"};
-  std::string text;
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    if (std::any_of(kNoMatter.begin(), kNoMatter.end(),
-                    [&](const char* n) { return name.find(n) != name.npos; }))
-      continue;
-    for (const std::string& value : option->results()) {
-      text += fmt::format("{}={}", name, value);
-      std::error_code ignored;
-      if (std::filesystem::is_regular_file(value, ignored)) {
-        text += fmt::format(" {} {}", std::filesystem::file_size(value, ignored),
-                            std::filesystem::last_write_time(value, ignored).time_since_epoch().count());
-      }
-      text += "\n";
-    }
-  }
-  return text;
-}
 
 Result<int> Convert(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
@@ -76,7 +50,7 @@ void AddConvert(Cli& cli) {
       "Go on with a conversion that was interrupted or killed, and keep the work if this one is");
   command->callback([&cli, options, command] {
     cli.action = [&cli, options, command] {
-      options->extras.identity = IdentityOf(*command);
+      options->extras.identity = CommandIdentity(*command);
       return Convert(cli, *options);
     };
   });

@@ -1,10 +1,12 @@
 // cmforge coreml convert: any model becomes a Core ML package in the ANEMLL layout.
 #include <cstdio>
 
-#include "cli/command.h"
+#include "cli/calibration.h"
+#include "cli/compression_flags.h"
 #include "cli/console.h"
 #include "cli/coreml.h"
 #include "cli/model_argument.h"
+#include "cli/source_state.h"
 #include "coreml/package_writer.h"
 
 namespace cmforge::cli {
@@ -14,44 +16,32 @@ struct Options {
   ModelArgument model;
   std::string output, form = "both";
   coreml::PackageOptions package;
-  std::string lut_embeddings = "none", lut_ffn = "none", lut_lmhead = "none";
-  std::string quant_embeddings, quant_ffn, quant_lmhead, lut_method, lut_ffn_mixed, calibrate;
+  CompressionFlags compression;
+  std::string identity;  // of the command line
 };
 
-/// Asked for and not written here must not pass unnoticed.
-Result<void> RefuseCompression(const Options& o) {
-  const std::pair<const char*, const std::string*> flags[] = {{"--lut-embeddings", &o.lut_embeddings},
-                                                              {"--lut-ffn", &o.lut_ffn},
-                                                              {"--lut-lmhead", &o.lut_lmhead},
-                                                              {"--quant-embeddings", &o.quant_embeddings},
-                                                              {"--quant-ffn", &o.quant_ffn},
-                                                              {"--quant-lmhead", &o.quant_lmhead},
-                                                              {"--lut-method", &o.lut_method},
-                                                              {"--lut-ffn-mixed", &o.lut_ffn_mixed},
-                                                              {"--calibrate", &o.calibrate}};
-  for (const auto& [name, value] : flags) {
-    if (value->empty() || *value == "none") continue;
-    return Fail(
-        ErrorKind::kUnsupported,
-        fmt::format("{} {}: this build writes packages in fp16 only: leave the flag out", name, *value));
-  }
-  return {};
-}
+constexpr int64_t kCalibrationTokens = 4096;  // of a text; see the help of --calibrate
 
 Json ReportJson(const coreml::PackageReport& report, const std::string& output) {
   Json json = {{"output", output}, {"architecture", report.architecture}};
   json["parts"] = Json::array();
   for (const coreml::WrittenPart& part : report.parts) {
-    json["parts"].push_back(
-        {{"name", part.name}, {"weight_bytes", part.weight_bytes}, {"functions", part.functions}});
+    json["parts"].push_back({{"name", part.name},
+                             {"weight_bytes", part.weight_bytes},
+                             {"functions", part.functions},
+                             {"form", part.form},
+                             {"bits_per_weight", part.bits},
+                             {"relative_error", part.relative_error}});
   }
   json["files"] = report.files;
+  json["resumed"] = report.resumed;
   json["warnings"] = report.warnings;
   return json;
 }
 
 Result<int> ConvertToCoreml(const Cli& cli, Options options) {
-  CMF_CHECK(RefuseCompression(options));
+  coreml::PackageOptions& package = options.package;
+  CMF_TRY(package.compression, options.compression.Parse());
   const RunControl control = cli.Control();
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_CHECK(RequireTensors(source));
@@ -73,21 +63,34 @@ Result<int> ConvertToCoreml(const Cli& cli, Options options) {
   if (name.filename().empty()) name = name.parent_path();  // a trailing slash
   name = std::filesystem::absolute(name).lexically_normal();
   input.name = source.format == SourceFormat::kCmf ? name.stem().string() : name.filename().string();
-  options.package.forms = options.form == "mlpackage"  ? coreml::PackageForms::kPackage
-                          : options.form == "mlmodelc" ? coreml::PackageForms::kCompiled
-                                                       : coreml::PackageForms::kBoth;
-  options.package.tool = "cmforge " CMFORGE_VERSION;
+  package.forms = options.form == "mlpackage"  ? coreml::PackageForms::kPackage
+                  : options.form == "mlmodelc" ? coreml::PackageForms::kCompiled
+                                               : coreml::PackageForms::kBoth;
+  package.tool = "cmforge " CMFORGE_VERSION;
+  const SourceState state(source);
+  package.identity = fmt::format("cmforge {}\n{}\n{}", CMFORGE_VERSION, state.Text(), options.identity);
+  package.before_commit = [&state] { return state.CheckUnchanged(); };
+  ChannelStats statistics;
+  if (package.compression.method == coreml::PaletteMethod::kActivation) {
+    CMF_TRY(statistics, LoadOrCalibrate(cli, source, options.compression.calibrate, kCalibrationTokens));
+    package.compression.statistics = &statistics;
+  }
   const auto pool = cli.common.MakePool();
   CMF_TRY(const coreml::PackageReport report,
-          coreml::WritePackage(input, options.package, options.output, *pool, control));
+          coreml::WritePackage(input, package, options.output, *pool, control));
   for (const std::string& warning : report.warnings) control.Warn(warning);
   if (cli.common.json) {
     PrintJson(DumpJson(ReportJson(report, options.output)));
   } else if (cli.common.verbosity >= 0) {
     for (const coreml::WrittenPart& part : report.parts) {
-      fmt::print("{:<40} {:>10}  {}\n", part.name, HumanBytes(static_cast<double>(part.weight_bytes)),
-                 fmt::join(part.functions, ", "));
+      fmt::print("{:<40} {:>10}  {}{}\n", part.name, HumanBytes(static_cast<double>(part.weight_bytes)),
+                 fmt::join(part.functions, ", "),
+                 part.form == "fp16" ? ""
+                                     : fmt::format("; {}: {:.2f} bits a weight, relative error {:.4f}",
+                                                   part.form, part.bits, part.relative_error));
     }
+    if (report.resumed > 0)
+      fmt::print("{} matrices were taken over from the interrupted run\n", report.resumed);
     fmt::print("{}: {} package, with {}\n", options.output, report.architecture,
                fmt::join(report.files, ", "));
   }
@@ -124,17 +127,16 @@ void AddCoremlConvert(Cli& cli, CLI::App* parent) {
                    "mlpackage, mlmodelc or both; meta.yaml names the compiled form where there is one")
       ->check(CLI::IsMember({"mlpackage", "mlmodelc", "both"}))
       ->capture_default_str();
-  command->add_option("--lut-embeddings", options->lut_embeddings, "Palette bits: none in this build");
-  command->add_option("--lut-ffn", options->lut_ffn, "Palette bits: none in this build");
-  command->add_option("--lut-lmhead", options->lut_lmhead, "Palette bits: none in this build");
-  command->add_option("--lut-method", options->lut_method, "Not in this build");
-  command->add_option("--lut-ffn-mixed", options->lut_ffn_mixed, "Not in this build");
-  command->add_option("--quant-embeddings", options->quant_embeddings, "Not in this build");
-  command->add_option("--quant-ffn", options->quant_ffn, "Not in this build");
-  command->add_option("--quant-lmhead", options->quant_lmhead, "Not in this build");
-  command->add_option("--calibrate", options->calibrate, "Not in this build");
-  command->callback(
-      [&cli, options] { cli.action = [&cli, options] { return ConvertToCoreml(cli, *options); }; });
+  options->compression.AddTo(command);
+  command->add_flag(
+      "--resume", package.resume,
+      "Go on with a conversion that was interrupted or killed, and keep the work if this one is");
+  command->callback([&cli, options, command] {
+    cli.action = [&cli, options, command] {
+      options->identity = CommandIdentity(*command);
+      return ConvertToCoreml(cli, *options);
+    };
+  });
 }
 
 }  // namespace cmforge::cli

@@ -68,4 +68,26 @@ std::string SourceState::Text() const {
   return text;
 }
 
+std::string CommandIdentity(const CLI::App& command) {
+  constexpr std::array kNoMatter = {"resume",  "output",  "threads", "json",
+                                    "no-mmap", "verbose", "quiet",   "help"};
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (std::any_of(kNoMatter.begin(), kNoMatter.end(),
+                    [&](const char* n) { return name.find(n) != name.npos; }))
+      continue;
+    for (const std::string& value : option->results()) {
+      text += fmt::format("{}={}", name, value);
+      std::error_code ignored;
+      if (std::filesystem::is_regular_file(value, ignored)) {
+        text += fmt::format(" {} {}", std::filesystem::file_size(value, ignored),
+                            std::filesystem::last_write_time(value, ignored).time_since_epoch().count());
+      }
+      text += "\n";
+    }
+  }
+  return text;
+}
+
 }  // namespace cmforge::cli

@@ -1,5 +1,6 @@
-// The files a command reads from, as they were when it began: size and time of change. A source that changes while it is
-// read would give a mixture of two models; an interrupted conversion must not go on with another source.
+// The files a command reads from, as they were when it began: size and time of change. A source that changes
+// while it is read would give a mixture of two models; an interrupted conversion must not go on with another
+// source.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "cli/command.h"
 #include "open/open_source.h"
 
 namespace cmforge::cli {
@@ -35,5 +36,9 @@ class SourceState {
 
   std::vector<Entry> entries_;
 };
+
+/// Everything on the command line that may decide the bytes: flags that files stand behind bring the files'
+/// state with them.
+[[nodiscard]] std::string CommandIdentity(const CLI::App& command);
 
 }  // namespace cmforge::cli

@@ -33,8 +33,8 @@ std::string Fraction(double value) {
   return text.find_first_of(".en") == text.npos ? text + ".0" : text;
 }
 
-/// What the checkpoint recommends, or nothing. Readers need three of the keys; the library that checkpoints are
-/// made for means 1.0, 1.0 and 50 where it says nothing.
+/// What the checkpoint recommends, or nothing. Readers need three of the keys; the library that checkpoints
+/// are made for means 1.0, 1.0 and 50 where it says nothing.
 std::string SamplingText(const RecommendedSampling& s) {
   if (!s.do_sample && !s.temperature && !s.top_p && !s.top_k && !s.min_p && !s.repetition_penalty) return "";
   std::string text = fmt::format("{{do_sample: {}, temperature: {}, top_p: {}, top_k: {}",
@@ -43,6 +43,20 @@ std::string SamplingText(const RecommendedSampling& s) {
   if (s.min_p) text += ", min_p: " + Fraction(*s.min_p);
   if (s.repetition_penalty) text += ", repetition_penalty: " + Fraction(*s.repetition_penalty);
   return text + "}";
+}
+
+/// The keys of a part's weights: lut_PART, and what its form needs besides.
+std::string WeightKeys(std::string_view part, const WeightForm& form, std::string_view method) {
+  switch (form.kind) {
+    case WeightForm::Kind::kHalf:
+      return fmt::format("    lut_{}: none\n", part);
+    case WeightForm::Kind::kScaled:
+      return fmt::format("    lut_{0}: none\n    quant_{0}: {1}\n", part, FormText(form));
+    case WeightForm::Kind::kPalette:
+      return fmt::format("    lut_{0}: {1} # {2}\n    lut_{0}_per_channel: {3}\n", part, form.bits, method,
+                         form.group);
+  }
+  return "";
 }
 
 std::string_view LayerTypeName(LayerKind kind) {
@@ -86,9 +100,13 @@ std::string MetaText(const MetaInput& input) {
   out += "  parameters:\n";
   parameter("context_length", plan.options.context_length);
   parameter("batch_size", plan.options.batch_size);
-  parameter("lut_embeddings", "none");
-  parameter("lut_ffn", "none");
-  parameter("lut_lmhead", "none");
+  const Compression& compression = *input.compression;
+  out += WeightKeys("embeddings", compression.embeddings, "kmeans");  // no activations meet a looked-up table
+  out += WeightKeys("ffn", compression.ffn, compression.method_name());
+  if (compression.ffn_mixed)
+    out += fmt::format("    lut_ffn_mixed: {:.2f} # {:.3f} bits on average\n", *compression.ffn_mixed,
+                       input.ffn_average);
+  out += WeightKeys("lmhead", compression.lmhead, compression.method_name());
   parameter("num_chunks", plan.options.num_chunks);
   parameter("model_prefix", Quoted(input.prefix));
   parameter("embeddings", Quoted(input.embeddings));

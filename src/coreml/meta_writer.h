@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "coreml/compression.h"
 #include "coreml/graphs/decoder_plan.h"
 
 namespace cmforge::coreml {
@@ -12,6 +13,8 @@ inline constexpr std::string_view kAnemllVersion = "0.3.5";
 
 struct MetaInput {
   const DecoderPlan* plan = nullptr;
+  const Compression* compression = nullptr;
+  double ffn_average = 0;  // bits of mixed palettes, as they came out
   std::string name, prefix;
   std::string embeddings, lm_head, ffn;  // file names, of the first chunk
   RecommendedSampling sampling;

@@ -125,8 +125,9 @@ Result<PackageMeta> Parse(const YAML::Node& root) {
                         "batch_size", meta.batch_size, "num_chunks", meta.num_chunks));
   CMF_CHECK(lookup.Read("model_prefix", meta.model_prefix, "embeddings", meta.embeddings, "lm_head",
                         meta.lm_head, "ffn", meta.ffn));
-  for (const char* key : {"lut_embeddings", "lut_ffn", "lut_ffn_per_channel", "lut_ffn_mixed", "lut_lmhead",
-                          "lut_lmhead_per_channel", "quant_ffn", "quant_lmhead", "quant_embeddings"}) {
+  for (const char* key :
+       {"lut_embeddings", "lut_embeddings_per_channel", "lut_ffn", "lut_ffn_per_channel", "lut_ffn_mixed",
+        "lut_lmhead", "lut_lmhead_per_channel", "quant_ffn", "quant_lmhead", "quant_embeddings"}) {
     std::optional<std::string> text;
     CMF_CHECK(lookup.Read(key, text));
     if (text) meta.weights[key] = *text;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/atomic_file.h"
 #include "coreml/compile_part.h"
@@ -36,8 +37,8 @@ Result<void> CheckPrefix(const std::string& prefix) {
                           prefix));
 }
 
-/// Whether `entry` is what a package with `meta` consists of: a part named by its prefix or by meta.yaml itself, or
-/// one of the files beside the parts.
+/// Whether `entry` is what a package with `meta` consists of: a part named by its prefix or by meta.yaml
+/// itself, or one of the files beside the parts.
 bool BelongsToPackage(const fs::directory_entry& entry, const PackageMeta& meta) {
   std::error_code error;
   const std::string name = entry.path().filename().string();
@@ -81,11 +82,13 @@ Result<void> CheckTarget(const fs::path& target) {
 class Writer {
  public:
   Writer(const PackageSource& source, const PackageOptions& options, DecoderPlan plan, fs::path folder,
-         ThreadPool& pool, const RunControl& control)
+         WeightJournal* journal, ThreadPool& pool, const RunControl& control)
       : source_(source),
         options_(options),
+        compression_(options.compression),
         plan_(std::move(plan)),
         folder_(std::move(folder)),
+        journal_(journal),
         pool_(pool),
         control_(control) {
     prefix_ = options.prefix.empty() ? std::string(plan_.default_prefix()) : options.prefix;
@@ -99,23 +102,31 @@ class Writer {
   Result<PackageReport> Write() {
     CMF_CHECK(CheckPrefix(prefix_));
     report_.architecture = plan_.architecture();
-    const std::string embeddings = prefix_ + "_embeddings", head = prefix_ + "_lm_head";
-    CMF_CHECK(WritePart(embeddings, "token ids to hidden states",
+    const Compression& c = compression_;
+    const std::string embeddings = prefix_ + "_embeddings" + FormSuffix(c.embeddings);
+    const std::string head = prefix_ + "_lm_head" + FormSuffix(c.lmhead);
+    CMF_CHECK(WritePart(embeddings, "token ids to hidden states", PlanFor(c.embeddings),
                         [&](WeightStore& weights) { return EmbeddingsModel(plan_, weights); }));
     const auto chunks = static_cast<int64_t>(plan_.chunks.size());
     const auto chunk_name = [&](int64_t chunk) {
-      return fmt::format("{}_FFN_PF_chunk_{:02}of{:02}", prefix_, chunk + 1, chunks);
+      return fmt::format("{}_FFN_PF{}_chunk_{:02}of{:02}", prefix_, FormSuffix(c.ffn), chunk + 1, chunks);
     };
+    CompressionPlan decoder = PlanFor(c.ffn);
+    if (c.ffn_mixed) {
+      CMF_TRY(decoder.exceptions, WiderMatrices(decoder));
+    }
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const LayerRange range = plan_.chunks[static_cast<size_t>(chunk)];
       CMF_CHECK(WritePart(
-          chunk_name(chunk), fmt::format("decoder layers {}-{}", range.begin, range.end - 1),
+          chunk_name(chunk), fmt::format("decoder layers {}-{}", range.begin, range.end - 1), decoder,
           [&](WeightStore& weights) { return ChunkModel(plan_, chunk, weights); }, chunk));
     }
-    CMF_CHECK(WritePart(head, "final hidden state to logits",
+    CMF_CHECK(WritePart(head, "final hidden state to logits", PlanFor(c.lmhead),
                         [&](WeightStore& weights) { return HeadModel(plan_, weights); }));
     MetaInput meta;
     meta.plan = &plan_;
+    meta.compression = &compression_;
+    meta.ffn_average = ffn_average_;
     meta.name = source_.name;
     meta.prefix = prefix_;
     const char* extension = options_.forms == PackageForms::kPackage ? ".mlpackage" : ".mlmodelc";
@@ -128,15 +139,55 @@ class Writer {
     CMF_TRY(std::vector<std::string> beside, WriteSideFiles(source_, folder_));
     report_.files.insert(report_.files.end(), beside.begin(), beside.end());
     Warn();
+    if (journal_ != nullptr) report_.resumed = journal_->resumed();
     return std::move(report_);
   }
 
  private:
-  Result<void> WritePart(const std::string& name, const std::string& what,
+  [[nodiscard]] CompressionPlan PlanFor(const WeightForm& form) const {
+    return {form, {}, journal_, compression_.statistics};
+  }
+
+  /// Compresses every matrix of the decoder at both widths, into the journal, and says which get the wider
+  /// one.
+  Result<std::map<std::string, WeightForm>> WiderMatrices(const CompressionPlan& narrow) {
+    WeightForm wider = narrow.form;
+    wider.bits = NextPaletteWidth(narrow.form.bits);
+    for (const TensorInfo& info : source_.tensors->tensors()) {
+      if (info.name.starts_with("model.layers.")) total_ += 2 * ElementCount(info.shape).value_or(0);
+    }
+    std::vector<PaletteCandidate> candidates;
+    for (size_t chunk = 0; chunk < plan_.chunks.size(); ++chunk) {
+      WeightStore store(*source_.tensors, nullptr, narrow, pool_, control_);
+      store.on_progress = [&](int64_t numbers) {
+        control_.Report("weighing widths", std::min(done_ + numbers, total_), total_);
+      };
+      store.on_matrix = [&](const std::string& name, const WeightRows& rows) -> Result<void> {
+        PaletteCandidate candidate{name, rows.rows * rows.cols, 0, 0};
+        for (const bool is_wide : {false, true}) {
+          const WeightForm form = FormFor(is_wide ? wider : narrow.form, rows.rows, rows.cols);
+          CMF_TRY(const EncodedWeight weight, store.Compress(name, rows, form));
+          (is_wide ? candidate.error_high : candidate.error_low) = weight.error;
+          done_ += candidate.numbers;
+        }
+        candidates.push_back(std::move(candidate));
+        return {};
+      };
+      CMF_CHECK(ChunkModel(plan_, static_cast<int64_t>(chunk), store));
+    }
+    const WiderChoice choice =
+        ChooseWider(std::move(candidates), narrow.form.bits, wider.bits, *compression_.ffn_mixed);
+    ffn_average_ = choice.average;
+    std::map<std::string, WeightForm> forms;
+    for (const std::string& name : choice.names) forms[name] = wider;
+    return forms;
+  }
+
+  Result<void> WritePart(const std::string& name, const std::string& what, const CompressionPlan& compression,
                          const std::function<Result<mil::Model>(WeightStore&)>& build, int64_t chunk = -1) {
     const fs::path path = folder_ / (name + ".mlpackage");
     CMF_TRY(mil::PackageWriter writer, mil::PackageWriter::Create(path));
-    WeightStore store(*source_.tensors, writer.weights(), pool_, control_);
+    WeightStore store(*source_.tensors, &writer.weights(), compression, pool_, control_);
     int64_t here = 0;
     store.on_progress = [&](int64_t weights) {
       here = weights;
@@ -144,7 +195,7 @@ class Writer {
     };
     CMF_TRY(mil::Model model, build(store));
     done_ += here;
-    model.description.metadata = MetadataOf(what, chunk);
+    model.description.metadata = MetadataOf(what, compression.form, chunk);
     WrittenPart part;
     part.name = name;
     for (const auto& [function, body] : model.program.functions) part.functions.push_back(function);
@@ -152,6 +203,7 @@ class Writer {
     std::error_code error;
     const auto bytes = fs::file_size(path / "Data/com.apple.CoreML/weights/weight.bin", error);
     part.weight_bytes = error ? 0 : bytes;
+    ReportCompression(store.report(), compression.form, part);
     report_.parts.push_back(std::move(part));
     if (options_.forms == PackageForms::kPackage) return {};
     {
@@ -162,7 +214,20 @@ class Writer {
     return {};
   }
 
-  [[nodiscard]] mil::Metadata MetadataOf(const std::string& what, int64_t chunk) const {
+  void ReportCompression(const CompressionReport& report, const WeightForm& form, WrittenPart& part) {
+    if (report.weights == 0) return;
+    part.form = FormText(form);
+    part.bits = static_cast<double>(report.bytes) * 8 / static_cast<double>(report.numbers);
+    part.relative_error = report.energy > 0 ? std::sqrt(report.error / report.energy) : 0;
+    if (report.uneven.empty()) return;
+    report_.warnings.push_back(fmt::format(
+        "{}: {} of {} matrices do not divide into groups of {}, which costs speed, no accuracy: {}{}",
+        part.name, report.uneven.size(), report.weights, form.group, report.uneven[0],
+        report.uneven.size() > 1 ? ", ..." : ""));
+  }
+
+  [[nodiscard]] mil::Metadata MetadataOf(const std::string& what, const WeightForm& form,
+                                         int64_t chunk) const {
     const GraphOptions& o = plan_.options;
     mil::Metadata meta;
     meta.short_description = fmt::format("{}: {}", source_.name, what);
@@ -176,7 +241,7 @@ class Writer {
     set("state_length", std::to_string(o.context_length));
     set("batch_size", std::to_string(o.batch_size));
     set("num_chunks", std::to_string(o.num_chunks));
-    set("lut_bits", "none");
+    set("lut_bits", form.kind == WeightForm::Kind::kPalette ? std::to_string(form.bits) : "none");
     set("vocab_size", std::to_string(plan_.config.vocab_size));
     set("lm_head_chunk_sizes", fmt::format("{}", fmt::join(plan_.head_parts, ",")));
     set("argmax_in_model", "false");
@@ -205,6 +270,20 @@ class Writer {
                        o.split_lm_head, n, (plan_.config.vocab_size + 16383) / 16384));
       break;
     }
+    if (compression_.embeddings.kind == WeightForm::Kind::kPalette)
+      warn(
+          "lut-embeddings: a palettized table is decompressed when the model loads: it costs time and memory "
+          "that "
+          "an fp16 table, of which only rows are read, does not");
+    for (const WeightForm* form : {&compression_.embeddings, &compression_.ffn, &compression_.lmhead}) {
+      if (form->kind != WeightForm::Kind::kScaled) continue;
+      warn(form->bits == 8
+               ? "int8: the Neural Engine computes garbage with scaled integers: use such a package on "
+                 "CPU and GPU only, or give --lut-* instead"
+               : "int4: the Neural Engine cannot compile integers with a scale a block: use such a "
+                 "package on CPU and GPU only, or give --lut-* instead");
+      break;
+    }
     for (const WrittenPart& part : report_.parts) {
       if (part.name.find("_embeddings") == part.name.npos && part.weight_bytes > uint64_t{2} << 30)
         warn(
@@ -216,27 +295,48 @@ class Writer {
 
   const PackageSource& source_;
   const PackageOptions& options_;
+  const Compression& compression_;
   const DecoderPlan plan_;
   const fs::path folder_;
+  WeightJournal* const journal_;  // null when nothing is compressed
   ThreadPool& pool_;
   const RunControl& control_;
   std::string prefix_;
   PackageReport report_;
   int64_t done_ = 0, total_ = 0;
+  double ffn_average_ = 0;  // bits that mixed widths came to
 };
+
+/// The folder without the slash that may end it, and what stands beside it.
+fs::path JournalPath(const fs::path& target) {
+  fs::path path = target.has_filename() ? target : target.parent_path();
+  path += ".part";
+  return path;
+}
 
 }  // namespace
 
 Result<PackageReport> WritePackage(const PackageSource& source, const PackageOptions& options,
                                    const fs::path& target, ThreadPool& pool, const RunControl& control) {
   CMF_TRY(DecoderPlan plan, PlanDecoder(*source.tensors, source.config, options.graph));
+  PackageOptions checked = options;
+  CMF_CHECK(ResolveMixed(checked.compression));
   CMF_CHECK(CheckTarget(target));
   CMF_TRY(mil::StagedFolder staged, mil::StagedFolder::Create(target));
-  Writer writer(source, options, std::move(plan), staged.path(), pool, control);
+  std::optional<WeightJournal> journal;
+  if (checked.compression.is_any()) {
+    const std::string identity =  // the parts of the head are cut by it
+        fmt::format("{}\nsplit-lm-head {}", options.identity, options.graph.split_lm_head);
+    CMF_TRY(journal, WeightJournal::Open(JournalPath(target), identity, options.resume));
+  }
+  Writer writer(source, checked, std::move(plan), staged.path(), journal ? &*journal : nullptr, pool,
+                control);
   CMF_TRY(PackageReport report, writer.Write());
   CMF_CHECK(control.CheckCancelled());
+  if (options.before_commit) CMF_CHECK(options.before_commit());
   CMF_CHECK(CheckTarget(target));  // again: writing takes minutes
   CMF_CHECK(staged.Commit());
+  if (journal) journal->Discard();
   return report;
 }
 

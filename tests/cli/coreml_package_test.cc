@@ -81,6 +81,61 @@ TEST_F(CoremlPackage, RunsInEveryCommandThatRunsModels) {
   EXPECT_EQ(full.json().at("finish"), "length");
 }
 
+TEST_F(CoremlPackage, WritesPalettesFittedToAText) {
+  const std::string model = std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3";
+  std::ofstream(Path("text.txt"))
+      << "Tom had a red ball. He liked to play with the ball in the park all day.";
+  const std::string stats = Path("tiny.stats");
+  const Ran calibrated = Run({"calibrate", model, "--file", Path("text.txt"), "-o", stats, "--json"});
+  ASSERT_EQ(calibrated.status, 0) << calibrated.err;
+  EXPECT_EQ(calibrated.json().at("weights"), 6 * 7 + 1);  // seven of each layer, and the tied head
+  const auto convert = [&](const std::string& name, const std::string& calibrate) {
+    const Ran ran = Run({"coreml",           "convert", "--model",      model, "--output",     Path(name),
+                         "--context-length", "128",     "--batch-size", "8",   "--form",       "mlpackage",
+                         "--lut-ffn",        "3",       "--lut-lmhead", "6",   "--lut-method", "activation",
+                         "--calibrate",      calibrate, "--json"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const Json json = ran.json();
+    EXPECT_EQ(json.at("parts").at(1).at("form"), "lut3,8");
+    EXPECT_LT(json.at("parts").at(1).at("relative_error"), 0.2);
+    return Slurp(Path(name) +
+                 "/qwen_FFN_PF_lut3_chunk_01of01.mlpackage/Data/com.apple.CoreML/weights/weight.bin");
+  };
+  // The text itself, or the statistics of it: the same package.
+  EXPECT_EQ(convert("by_text", Path("text.txt")), convert("by_stats", stats));
+  const Ran run =
+      Run({"run", Path("by_text"), "--raw", "--prompt", "Once upon a time", "-n", "4", "--greedy"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  const Ran info = Run({"coreml", "info", Path("by_text"), "--json"});
+  ASSERT_EQ(info.status, 0) << info.err;
+  EXPECT_EQ(info.json().at("meta").at("weights").at("lut_ffn"), "3");
+  // Another model's statistics, and a file that only begins like some.
+  const Ran other =
+      Run({"coreml", "convert", "--model", Checkpoint("qwen3_yarn"), "--output", Path("other"),
+           "--context-length", "64", "--lut-ffn", "4", "--lut-method", "activation", "--calibrate", stats});
+  EXPECT_EQ(other.status, 2) << other.err;
+  EXPECT_NE(other.err.find("calibrate with this model"), std::string::npos) << other.err;
+  std::filesystem::resize_file(stats, std::filesystem::file_size(stats) - 4);
+  EXPECT_EQ(Run({"coreml", "convert", "--model", model, "--output", Path("other"), "--lut-ffn", "4",
+                 "--lut-method", "activation", "--calibrate", stats})
+                .status,
+            4);
+  EXPECT_FALSE(std::filesystem::exists(Path("other")));
+}
+
+TEST_F(CoremlPackage, AWarningSaysWhatTheNeuralEngineCannotDo) {
+  const auto warned = [&](const char* flag, const char* form, const char* of) {
+    const Ran ran = Run({"coreml", "convert", "--model", Checkpoint("qwen3_yarn"), "--output",
+                         Path("package"), "--context-length", "64", "--form", "mlpackage", flag, form});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.err.find(of), std::string::npos) << ran.err;
+  };
+  warned("--quant-ffn", "int8", "Neural Engine computes garbage");
+  warned("--quant-lmhead", "int4", "cannot compile");
+  warned("--lut-embeddings", "8", "decompressed when the model loads");
+  warned("--lut-lmhead", "4", "9 channels in groups of 3");  // 131 logits in 16 parts
+}
+
 TEST_F(CoremlPackage, TakesCmfFilesToo) {
   for (const char* name : {"qwen3_yarn", "qwen3_5", "gemma4"}) {
     const Ran cmf = Run({"convert", "--model", Checkpoint(name), "--quant", "f32", "--output", Path("m.cmf"),
@@ -164,8 +219,28 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
     EXPECT_NE(ran.err.find(what), std::string::npos) << ran.err;
     EXPECT_FALSE(std::filesystem::exists(Path("out")));
   };
-  fails({"--model", Checkpoint("qwen3_yarn"), "--lut-ffn", "6"}, 5, "--lut-ffn 6");
-  fails({"--model", Checkpoint("qwen3_yarn"), "--quant-ffn", "int8"}, 5, "--quant-ffn int8");
+  const auto refuses_form = [&](std::vector<std::string> more, int status, const char* what) {
+    std::vector<std::string> arguments = {"--model", Checkpoint("qwen3_yarn"), "--context-length", "64"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    fails(arguments, status, what);
+  };
+  refuses_form({"--lut-ffn", "5"}, 2, "--lut-ffn: '5'");
+  refuses_form({"--lut-lmhead", "1"}, 2, "--lut-lmhead: '1'");
+  refuses_form({"--lut-embeddings", "4,x"}, 2, "--lut-embeddings: '4,x'");
+  refuses_form({"--quant-ffn", "int2"}, 2, "--quant-ffn: 'int2'");
+  refuses_form({"--quant-ffn", "int4,0"}, 2, "--quant-ffn: 'int4,0'");
+  refuses_form({"--lut-ffn", "6", "--quant-ffn", "int8"}, 2, "--lut-ffn 6 and --quant-ffn int8");
+  refuses_form({"--lut-ffn", "6", "--lut-method", "fisher"}, 5, "the trainer");
+  refuses_form({"--lut-ffn", "6", "--lut-method", "best"}, 2, "--lut-method");
+  refuses_form({"--lut-ffn", "6", "--lut-method", "activation"}, 2, "--calibrate");
+  refuses_form({"--lut-ffn", "6", "--calibrate", Path("text.txt")}, 2, "--calibrate");
+  refuses_form({"--lut-method", "activation", "--calibrate", Path("text.txt")}, 2, "--lut-ffn");
+  refuses_form({"--lut-ffn", "6", "--lut-method", "activation", "--calibrate", Path("nowhere")}, 3,
+               "nowhere");
+  refuses_form({"--lut-ffn-mixed", "4"}, 2, "--lut-ffn-mixed");
+  refuses_form({"--lut-ffn-mixed", "9"}, 2, "--lut-ffn-mixed");
+  refuses_form({"--lut-ffn", "4", "--lut-ffn-mixed", "6.5"}, 2, "4 and 6 bits");
+  refuses_form({"--quant-ffn", "int8", "--lut-ffn-mixed", "4.5"}, 2, "--lut-ffn-mixed");
   fails({"--model", Checkpoint("llama"), "--context-length", "64"}, 5, "'llama'");
   fails({"--model", Checkpoint("qwen3_yarn"), "--context-length", "9999"}, 2, "context-length 9999");
   fails({"--model", Path("nowhere")}, 3, "nowhere");

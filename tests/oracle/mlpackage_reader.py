@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """An independent reader of Core ML packages: its own protobuf decoding, its own rules, nothing of ours.
 
-Run: python3 tests/oracle/mlpackage_reader.py [--sorted] X.mlpackage X.mlmodelc ...
+Run: python3 tests/oracle/mlpackage_reader.py [--sorted] [--decode] X.mlpackage X.mlmodelc ...
 
 Checks the layout on disk, the manifest, every field and value of the program, the weight file, the types of
 operations whose rules are simple, and that the description says what the program does. Prints one line, exits 1
-with the first fault otherwise. --sorted also wants maps in order, which makes files reproducible.
+with the first fault otherwise. --sorted also wants maps in order, which makes files reproducible. --decode also
+prints every decompressed constant: its name, how it is stored, and the SHA-256 of its fp16 numbers.
 """
+import hashlib
 import json
 import os
 import re
@@ -28,7 +30,8 @@ OPSETS = {"CoreML5", "CoreML6", "CoreML7", "CoreML8", "CoreML9"}
 
 
 SORTED = "--sorted" in sys.argv
-PATHS = [a for a in sys.argv[1:] if a != "--sorted"]
+DECODE = "--decode" in sys.argv
+PATHS = [a for a in sys.argv[1:] if not a.startswith("--")]
 
 
 class Fault(Exception):
@@ -301,6 +304,18 @@ def infer(op, types, values):
     return None
 
 
+def decompress(op, values):
+    """The dense numbers of a compressed constant: a table per group of every axis, or a scale per block."""
+    if op == "constexpr_lut_to_dense":
+        indices, lut = values["indices"], values["lut"]
+        places = np.meshgrid(*[np.arange(d) // (d // g) for d, g in zip(indices.shape, lut.shape)], indexing="ij", sparse=True)
+        return lut[tuple(places) + (indices, 0)]
+    data, scale = values["data"], values["scale"]
+    for axis, (d, g) in enumerate(zip(data.shape, scale.shape)):
+        scale = np.repeat(scale, d // g, axis)
+    return (data.astype(np.float32) * scale.astype(np.float32)).astype(np.float16)
+
+
 class Program:
     def __init__(self, folder):
         self.folder, self.blobs = folder, {}
@@ -365,6 +380,10 @@ class Program:
                     types[parameter].append(kind[1:] if kind[0] != "other" else None)
                     values[parameter] = contents
             result = attributes["val"][1] if op == "const" else None
+            if DECODE and op in ("constexpr_lut_to_dense", "constexpr_blockwise_shift_scale"):
+                dense = decompress(op, values)
+                stored = ", ".join(f"{k} {types[k][0][0]}{list(types[k][0][1])}" for k in sorted(types))
+                print(f"{outputs[0][0]}: {stored}: {hashlib.sha256(dense.astype('<f2').tobytes()).hexdigest()}")
             if op == "const":
                 need(set(attributes) <= {"name", "val"} and not types, "const has name and val")
                 need(attributes["val"][0] == outputs[0][1], f"declared {outputs[0][1]}, val is {attributes['val'][0]}")

@@ -19,11 +19,11 @@ int Run(int argc, char** argv) {
   Cli cli;
   cli.app.require_subcommand(1);
   cli.app.set_version_flag("--version", fmt::format("cmforge {} ({})", CMFORGE_VERSION, IsaName(BestIsa())));
-  for (auto* add :
-       {AddRun,     AddChat,    AddConvert,  AddRequant,  AddInfo,       AddVerify,    AddDequant, AddPpl,
-        AddBench,   AddLogits,  AddGenerate, AddTokenize, AddDetokenize, AddTemplate,  AddJinja,   AddCoreml,
-        AddMask,    AddSkill,   AddRoute,    AddMoeStats, AddMoeMask,    AddMoeDefrag, AddSign,    AddShard,
-        AddUnshard, AddCompact, AddDiff,     AddExport,   AddDefrag}) {
+  for (auto* add : {AddRun,        AddChat,     AddConvert, AddRequant,   AddInfo,     AddVerify,
+                    AddDequant,    AddPpl,      AddBench,   AddLogits,    AddGenerate, AddTokenize,
+                    AddDetokenize, AddTemplate, AddJinja,   AddCoreml,    AddMask,     AddSkill,
+                    AddRoute,      AddMoeStats, AddMoeMask, AddMoeDefrag, AddSign,     AddShard,
+                    AddCalibrate,  AddUnshard,  AddCompact, AddDiff,      AddExport,   AddDefrag}) {
     add(cli);
   }
   NameEnvironment(cli.app, std::span(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0));

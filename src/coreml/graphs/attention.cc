@@ -29,13 +29,13 @@ void Store(Pass& pass, const Var& update, int64_t row) {
 }
 
 /// Rows of a projection that packs each head's query and gate behind each other: part 0 or 1.
-std::function<Result<WeightRows>()> HalfOfHeads(const TensorSource& source, const std::string& name,
-                                                int64_t heads, int64_t dim, int64_t part, float scale) {
-  return [&source, name, heads, dim, part, scale]() -> Result<WeightRows> {
-    CMF_TRY(WeightRows rows, TensorRows(source, name));
+std::function<Result<WeightRows>()> HalfOfHeads(const Graph& g, const std::string& name, int64_t heads,
+                                                int64_t dim, int64_t part, float scale) {
+  return [&g, name, heads, dim, part, scale]() -> Result<WeightRows> {
+    CMF_TRY(WeightRows rows, g.Rows(name));
     if (rows.rows != 2 * heads * dim) {
-      return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}': {} rows, {} are wanted", source.path(),
-                                                   name, rows.rows, 2 * heads * dim));
+      return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}': {} rows, {} are wanted",
+                                                   g.source().path(), name, rows.rows, 2 * heads * dim));
     }
     std::vector<RowRange> ranges;
     for (int64_t h = 0; h < heads; ++h) ranges.push_back({(2 * h + part) * dim, (2 * h + part + 1) * dim});
@@ -52,12 +52,13 @@ Var HalfLinear(Pass& pass, const Var& h, const std::string& projection, const st
   std::optional<Var> bias;
   if (g.source().Find(projection + ".bias")) {
     bias = g.Weight(half + ".bias", {heads * dim},
-                    HalfOfHeads(g.source(), projection + ".bias", heads, dim, part, scale));
+                    HalfOfHeads(g, projection + ".bias", heads, dim, part, scale));
   }
-  return g.Conv(h,
-                g.Weight(half + ".weight", {heads * dim, c.hidden_size, 1, 1},
-                         HalfOfHeads(g.source(), projection + ".weight", heads, dim, part, scale)),
-                bias);
+  return g.Conv(
+      h,
+      g.Weight(half + ".weight", {heads * dim, c.hidden_size, 1, 1},
+               HalfOfHeads(g, projection + ".weight", heads, dim, part, scale), WeightRole::kMatrix),
+      bias);
 }
 
 }  // namespace

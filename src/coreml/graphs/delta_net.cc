@@ -3,8 +3,8 @@
 //   S = e^g S;  S += k (beta (v - S^T k))^T;  o = S^T q / sqrt(dk)
 //
 // kept as P = sqrt(dk) S, so that fp16 products stay out of the subnormal range. One token runs it as it
-// stands; a batch runs it in chunks whose tokens are solved at once (the WY form), every step a matrix product
-// or elementwise.
+// stands; a batch runs it in chunks whose tokens are solved at once (the WY form), every step a matrix
+// product or elementwise.
 #include <cmath>
 
 #include "coreml/graphs/pass.h"
@@ -57,7 +57,7 @@ class DeltaNet {
   Var Project(const Var& h, const std::string& which, int64_t rows, float scale, bool is_step = false) {
     std::optional<Var> bias;
     if (is_step) bias = g_.Tensor(name_ + "dt_bias", {rows});
-    return g_.Conv(h, g_.Tensor(name_ + which + ".weight", {rows, c_.hidden_size, 1, 1}, scale), bias);
+    return g_.Conv(h, g_.Matrix(name_ + which + ".weight", rows, c_.hidden_size, scale), bias);
   }
 
   /// ln(1 + e^x), as max(x, 0) + ln(1 + e^-|x|): nothing overflows.
@@ -178,8 +178,8 @@ class DeltaNet {
     return g_.Scale(o, 1 / static_cast<double>(dk_));
   }
 
-  /// (I + A)^-1 of strictly lower A, by doubling blocks: the inverse of a block of two is that of its halves and
-  /// -X A X between them. A power series would overflow for keys that resemble each other.
+  /// (I + A)^-1 of strictly lower A, by doubling blocks: the inverse of a block of two is that of its halves
+  /// and -X A X between them. A power series would overflow for keys that resemble each other.
   Var Invert(const Var& a) {
     const int64_t size = pass_.plan.delta_chunk;
     Var x = Matrix("identity", size, [](int64_t i, int64_t j) { return i == j; });

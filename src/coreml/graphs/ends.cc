@@ -20,7 +20,7 @@ Var PerLayerInputs(Graph& g, const ModelConfig& c, const Var& ids, const Var& hi
   const int64_t width = c.hidden_size_per_layer_input, all = c.num_layers * width;
   const Var rows =
       g.Gather(g.Tensor("model.embed_tokens_per_layer.weight", {c.vocab_size_per_layer_input, all},
-                        std::sqrt(static_cast<float>(width))),
+                        std::sqrt(static_cast<float>(width)), 0, WeightRole::kLookup),
                ids);
   const Var projected = g.Scale(
       g.FromChannels(g.Linear(g.ToChannels(hidden), "model.per_layer_model_projection", all, c.hidden_size)),
@@ -39,7 +39,7 @@ Result<mil::Model> EmbeddingsModel(const DecoderPlan& plan, WeightStore& weights
   Graph g(weights);
   const Var ids = g.Input("input_ids", {mil::DataType::kInt32, {1, batch == 1 ? 1 : mil::kUnknownDim}});
   const Var table = g.Tensor("model.embed_tokens.weight", {c.vocab_size, c.hidden_size},
-                             static_cast<float>(c.embed_multiplier));
+                             static_cast<float>(c.embed_multiplier), 0, WeightRole::kLookup);
   const Var hidden = g.Gather(table, ids);
   const bool has_more = c.hidden_size_per_layer_input > 0;
   const Var more = has_more ? PerLayerInputs(g, c, ids, hidden) : Var{};
@@ -63,17 +63,18 @@ Result<mil::Model> HeadModel(const DecoderPlan& plan, WeightStore& weights) {
   int64_t begin = 0;
   for (size_t i = 0; i < plan.head_parts.size(); ++i) {
     const int64_t rows = plan.head_parts[i];
-    const Var weight = g.Weight(
-        fmt::format("lm_head_{}.weight", i + 1), {rows, c.hidden_size, 1, 1}, [&]() -> Result<WeightRows> {
-          CMF_TRY(WeightRows all, TensorRows(g.source(), table));
-          if (all.rows != c.vocab_size || all.cols != c.hidden_size) {
-            return Fail(ErrorKind::kCorrupt,
-                        fmt::format("{}: tensor '{}': {} x {}, wanted are {} x {}", g.source().path(), table,
-                                    all.rows, all.cols, c.vocab_size, c.hidden_size));
-          }
-          return ScaleRows(SelectRows(std::move(all), {{begin, begin + rows}}),
-                           static_cast<float>(c.logit_multiplier));
-        });
+    const auto part = [&]() -> Result<WeightRows> {
+      CMF_TRY(WeightRows all, g.Rows(table));
+      if (all.rows != c.vocab_size || all.cols != c.hidden_size) {
+        return Fail(ErrorKind::kCorrupt,
+                    fmt::format("{}: tensor '{}': {} x {}, wanted are {} x {}", g.source().path(), table,
+                                all.rows, all.cols, c.vocab_size, c.hidden_size));
+      }
+      return ScaleRows(SelectRows(std::move(all), {{begin, begin + rows}}),
+                       static_cast<float>(c.logit_multiplier));
+    };
+    const Var weight = g.Weight(fmt::format("lm_head_{}.weight", i + 1), {rows, c.hidden_size, 1, 1}, part,
+                                WeightRole::kMatrix);
     Var logits = g.FromChannels(g.Conv(h, weight));
     if (c.final_logit_softcapping) {
       const double cap = *c.final_logit_softcapping;

@@ -14,21 +14,25 @@ size_t AxisOf(const Var& x, int axis) {
 }  // namespace
 
 Var Graph::Weight(const std::string& name, const Shape& shape,
-                  const std::function<Result<WeightRows>()>& rows) {
+                  const std::function<Result<WeightRows>()>& rows, WeightRole role) {
   if (!ok()) return {};
-  auto value = weights_.Add(name, shape, rows);
-  if (!value) {
-    Fail(std::move(value).error());
+  auto stored = weights_.Add(name, shape, role, rows);
+  if (!stored) {
+    Fail(std::move(stored).error());
     return {};
   }
-  return Const(*value, name);
+  if (stored->op == "const") return Const(stored->parameters[0].second, name);
+  mil::Args parameters;
+  for (const auto& [parameter, value] : stored->parameters) parameters.emplace_back(parameter, value);
+  return Constexpr(stored->op, parameters, name + stored->suffix);
 }
 
-Var Graph::Tensor(const std::string& name, const Shape& shape, float scale, float offset) {
-  return Weight(name, shape, [&]() -> Result<WeightRows> {
-    CMF_TRY(WeightRows rows, TensorRows(source(), name));
-    return ScaleRows(std::move(rows), scale, offset);
-  });
+Var Graph::Tensor(const std::string& name, const Shape& shape, float scale, float offset, WeightRole role) {
+  const auto rows = [&]() -> Result<WeightRows> {
+    CMF_TRY(WeightRows all, Rows(name));
+    return ScaleRows(std::move(all), scale, offset);
+  };
+  return Weight(name, shape, rows, role);
 }
 
 Var Graph::SigmoidOfHalf(const Var& half) { return Add(Scale(Unary("tanh", half), 0.5), Number(0.5)); }
@@ -88,10 +92,10 @@ Var Graph::Conv(const Var& x, const Var& weight, const std::optional<Var>& bias)
   return Op("conv", args);
 }
 
-Var Graph::Linear(const Var& x, const std::string& prefix, int64_t out, int64_t in) {
+Var Graph::Linear(const Var& x, const std::string& prefix, int64_t out, int64_t in, WeightRole role) {
   std::optional<Var> bias;
   if (source().Find(prefix + ".bias")) bias = Tensor(prefix + ".bias", {out});
-  return Conv(x, Tensor(prefix + ".weight", {out, in, 1, 1}), bias);
+  return Conv(x, Tensor(prefix + ".weight", {out, in, 1, 1}, 1, 0, role), bias);
 }
 
 Var Graph::ToHeads(const Var& x, int64_t heads, int64_t dim) {

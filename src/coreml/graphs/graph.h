@@ -22,15 +22,22 @@ class Graph : public mil::FunctionBuilder {
   explicit Graph(WeightStore& weights) : weights_(weights) {}
 
   [[nodiscard]] const TensorSource& source() const { return weights_.source(); }
+  [[nodiscard]] Result<WeightRows> Rows(const std::string& name) const { return weights_.Rows(name); }
 
   // ---- constants
   [[nodiscard]] static mil::Value Number(double value) {
     return mil::Float(mil::DataType::kFloat16, static_cast<float>(value));
   }
   /// A weight of the store; `name` is unique in the model.
-  Var Weight(const std::string& name, const Shape& shape, const std::function<Result<WeightRows>()>& rows);
+  Var Weight(const std::string& name, const Shape& shape, const std::function<Result<WeightRows>()>& rows,
+             WeightRole role = WeightRole::kPlain);
   /// The tensor of that name as it is, times `scale`, plus `offset`.
-  Var Tensor(const std::string& name, const Shape& shape, float scale = 1, float offset = 0);
+  Var Tensor(const std::string& name, const Shape& shape, float scale = 1, float offset = 0,
+             WeightRole role = WeightRole::kPlain);
+  /// The matrix of a linear operator, [out, in, 1, 1], times `scale`.
+  Var Matrix(const std::string& name, int64_t out, int64_t in, float scale = 1) {
+    return Tensor(name, {out, in, 1, 1}, scale, 0, WeightRole::kMatrix);
+  }
 
   // ---- elementwise
   Var Add(const Arg& x, const Arg& y) { return Op("add", {{"x", x}, {"y", y}}); }
@@ -93,7 +100,8 @@ class Graph : public mil::FunctionBuilder {
   /// 1x1 convolution: weight [out, in, 1, 1], bias [out] or nothing.
   Var Conv(const Var& x, const Var& weight, const std::optional<Var>& bias = std::nullopt);
   /// The linear operator `prefix`.weight with `prefix`.bias where the source has one.
-  Var Linear(const Var& x, const std::string& prefix, int64_t out, int64_t in);
+  Var Linear(const Var& x, const std::string& prefix, int64_t out, int64_t in,
+             WeightRole role = WeightRole::kMatrix);
   /// [1, n * D, 1, T] -> [1, n, T, D] and back.
   Var ToHeads(const Var& x, int64_t heads, int64_t dim);
   Var FromHeads(const Var& x);

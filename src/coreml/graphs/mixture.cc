@@ -6,11 +6,11 @@ namespace cmforge::coreml {
 namespace {
 
 /// The same projection of all experts.
-Result<std::vector<WeightRows>> OfExperts(const TensorSource& source, const std::string& name,
-                                          const MoeConfig& moe, const char* which) {
+Result<std::vector<WeightRows>> OfExperts(const Graph& g, const std::string& name, const MoeConfig& moe,
+                                          const char* which) {
   std::vector<WeightRows> parts;
   for (int64_t e = 0; e < moe.num_experts; ++e) {
-    CMF_TRY(WeightRows rows, TensorRows(source, fmt::format("{}experts.{}.{}.weight", name, e, which)));
+    CMF_TRY(WeightRows rows, g.Rows(fmt::format("{}experts.{}.{}.weight", name, e, which)));
     parts.push_back(std::move(rows));
   }
   return parts;
@@ -18,7 +18,8 @@ Result<std::vector<WeightRows>> OfExperts(const TensorSource& source, const std:
 
 /// [1, E, 1, T]: softmax over all experts, kept for the best k, renormalized where the model does so.
 Var Route(Graph& g, const std::string& name, int64_t hidden, const MoeConfig& moe, const Var& h) {
-  const Var p = g.Softmax(g.Linear(h, name + "gate", moe.num_experts, hidden), 1);
+  // A router in fewer bits would choose other experts.
+  const Var p = g.Softmax(g.Linear(h, name + "gate", moe.num_experts, hidden, WeightRole::kPlain), 1);
   // The k-th largest, by taking the largest away k - 1 times.
   Var rest = p;
   for (int64_t i = 1; i < moe.top_k; ++i) {
@@ -39,20 +40,22 @@ Var Mixture(Graph& g, const std::string& name, int64_t hidden, const MoeConfig& 
   const int64_t tokens = h.type.shape[3];
   const Var weights = Route(g, name, hidden, moe, h);
   const auto wide = [&](const char* which) {
-    return g.Conv(h, g.Weight(fmt::format("{}experts.{}.weight", name, which), {all, hidden, 1, 1},
-                              [&]() -> Result<WeightRows> {
-                                CMF_TRY(auto parts, OfExperts(g.source(), name, moe, which));
-                                return StackRows(std::move(parts));
-                              }));
+    const auto rows = [&]() -> Result<WeightRows> {
+      CMF_TRY(auto parts, OfExperts(g, name, moe, which));
+      return StackRows(std::move(parts));
+    };
+    return g.Conv(h, g.Weight(fmt::format("{}experts.{}.weight", name, which), {all, hidden, 1, 1}, rows,
+                              WeightRole::kMatrix));
   };
   const Var gate = wide("gate_proj"), up = wide("up_proj");
   const Var inner = g.Reshape(g.Mul(g.Silu(gate), up), {1, experts, width, tokens});
   const Var weighted = g.Reshape(g.Mul(inner, weights), {1, all, 1, tokens});
+  const auto joined = [&]() -> Result<WeightRows> {
+    CMF_TRY(auto parts, OfExperts(g, name, moe, "down_proj"));
+    return JoinColumns(std::move(parts));
+  };
   const Var down =
-      g.Weight(name + "experts.down_proj.weight", {hidden, all, 1, 1}, [&]() -> Result<WeightRows> {
-        CMF_TRY(auto parts, OfExperts(g.source(), name, moe, "down_proj"));
-        return JoinColumns(std::move(parts));
-      });
+      g.Weight(name + "experts.down_proj.weight", {hidden, all, 1, 1}, joined, WeightRole::kMatrix);
   Var out = g.Conv(weighted, down);
   if (moe.shared_expert_intermediate_size > 0) {
     Var shared = FeedForward(g, name + "shared_expert.", hidden, h);

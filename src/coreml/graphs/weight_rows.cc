@@ -2,11 +2,28 @@
 #include "coreml/graphs/weight_rows.h"
 
 #include <algorithm>
-#include <memory>
+#include <optional>
 
 #include "quant/encoding.h"
 
 namespace cmforge::coreml {
+namespace {
+
+std::shared_ptr<const WeightRows> Share(WeightRows rows) {
+  return std::make_shared<const WeightRows>(std::move(rows));
+}
+
+/// The importance of every part; nothing where a part has none.
+std::optional<std::vector<WeightRows>> ImportanceOf(const std::vector<WeightRows>& parts) {
+  std::vector<WeightRows> out;
+  for (const WeightRows& part : parts) {
+    if (!part.importance) return std::nullopt;
+    out.push_back(*part.importance);
+  }
+  return out;
+}
+
+}  // namespace
 
 Result<WeightRows> TensorRows(const TensorSource& source, const std::string& name) {
   CMF_TRY(TensorView view, source.Read(name));
@@ -14,13 +31,15 @@ Result<WeightRows> TensorRows(const TensorSource& source, const std::string& nam
   if (!rows) return Fail(std::move(rows).error().In(fmt::format("{}: tensor '{}'", source.path(), name)));
   auto shared = std::make_shared<const FloatRows>(std::move(*rows));
   return WeightRows{shared->rows, shared->cols,
-                    [shared](int64_t begin, int64_t end, float* out) { shared->Read(begin, end, out); }};
+                    [shared](int64_t begin, int64_t end, float* out) { shared->Read(begin, end, out); },
+                    nullptr};
 }
 
 WeightRows SelectRows(WeightRows from, std::vector<RowRange> ranges) {
   WeightRows out;
   out.cols = from.cols;
   for (const RowRange& range : ranges) out.rows += range.end - range.begin;
+  if (from.importance) out.importance = Share(SelectRows(*from.importance, ranges));
   out.read = [from = std::move(from), ranges = std::move(ranges)](int64_t begin, int64_t end, float* to) {
     int64_t first = 0;  // of the range, in the result
     for (const RowRange& range : ranges) {
@@ -39,6 +58,7 @@ WeightRows StackRows(std::vector<WeightRows> parts) {
   WeightRows out;
   out.cols = parts.empty() ? 0 : parts[0].cols;
   for (const WeightRows& part : parts) out.rows += part.rows;
+  if (auto importance = ImportanceOf(parts)) out.importance = Share(StackRows(std::move(*importance)));
   out.read = [parts = std::move(parts)](int64_t begin, int64_t end, float* to) {
     int64_t first = 0;
     for (const WeightRows& part : parts) {
@@ -54,6 +74,7 @@ WeightRows JoinColumns(std::vector<WeightRows> parts) {
   WeightRows out;
   out.rows = parts.empty() ? 0 : parts[0].rows;
   for (const WeightRows& part : parts) out.cols += part.cols;
+  if (auto importance = ImportanceOf(parts)) out.importance = Share(JoinColumns(std::move(*importance)));
   out.read = [parts = std::move(parts), cols = out.cols](int64_t begin, int64_t end, float* to) {
     std::vector<float> block;
     int64_t at = 0;
@@ -71,7 +92,10 @@ WeightRows JoinColumns(std::vector<WeightRows> parts) {
 
 WeightRows ScaleRows(WeightRows from, float scale, float offset) {
   if (scale == 1 && offset == 0) return from;
-  WeightRows out{from.rows, from.cols, nullptr};
+  WeightRows out;
+  out.rows = from.rows;
+  out.cols = from.cols;
+  if (from.importance && scale != 0) out.importance = Share(ScaleRows(*from.importance, 1 / (scale * scale)));
   out.read = [from = std::move(from), scale, offset](int64_t begin, int64_t end, float* to) {
     from.read(begin, end, to);
     for (int64_t i = 0; i < (end - begin) * from.cols; ++i) to[i] = to[i] * scale + offset;
@@ -89,11 +113,24 @@ WeightRows TransposeRows(const WeightRows& from) {
   return ComputedRows(from.cols, from.rows, std::move(turned));
 }
 
+WeightRows RepeatRow(int64_t rows, std::vector<float> row) {
+  WeightRows out;
+  out.rows = rows;
+  out.cols = static_cast<int64_t>(row.size());
+  out.read = [row = std::make_shared<const std::vector<float>>(std::move(row))](int64_t begin, int64_t end,
+                                                                                float* to) {
+    for (int64_t r = begin; r < end; ++r) to = std::copy(row->begin(), row->end(), to);
+  };
+  return out;
+}
+
 WeightRows ComputedRows(int64_t rows, int64_t cols, std::vector<float> values) {
   const auto shared = std::make_shared<const std::vector<float>>(std::move(values));
-  return {rows, cols, [shared, cols](int64_t begin, int64_t end, float* out) {
+  return {rows, cols,
+          [shared, cols](int64_t begin, int64_t end, float* out) {
             std::copy(shared->begin() + begin * cols, shared->begin() + end * cols, out);
-          }};
+          },
+          nullptr};
 }
 
 }  // namespace cmforge::coreml

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct RowRange {
 struct WeightRows {
   int64_t rows = 0, cols = 0;
   std::function<void(int64_t begin, int64_t end, float* out)> read;  // any thread
+  /// How much the square of an error of each number counts, >= 0, in the same shape; none: all alike. What is
+  /// done to the rows is done to it, so that a number and its importance stay together.
+  std::shared_ptr<const WeightRows> importance;
 };
 
 /// A tensor as the source stores it; [r, a, b] has rows of a * b numbers, a vector rows of one.
@@ -32,11 +36,14 @@ Result<WeightRows> TensorRows(const TensorSource& source, const std::string& nam
 /// Row r of every part side by side; equal numbers of rows.
 [[nodiscard]] WeightRows JoinColumns(std::vector<WeightRows> parts);
 
-/// x * scale + offset.
+/// x * scale + offset. Errors count as before in the numbers that were scaled: importance / scale^2.
 [[nodiscard]] WeightRows ScaleRows(WeightRows from, float scale, float offset = 0);
 
-/// Rows become columns; holds all of it in memory, so for small tensors.
+/// Rows become columns; holds all of it in memory, so for small tensors. Without importance.
 [[nodiscard]] WeightRows TransposeRows(const WeightRows& from);
+
+/// The same row so many times.
+[[nodiscard]] WeightRows RepeatRow(int64_t rows, std::vector<float> row);
 
 /// Numbers that were computed, [rows, cols].
 [[nodiscard]] WeightRows ComputedRows(int64_t rows, int64_t cols, std::vector<float> values);
