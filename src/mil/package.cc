@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <set>
 
 #include "mil/analysis.h"
@@ -119,9 +122,36 @@ StagedFolder::~StagedFolder() {
   if (!staging_.empty()) fs::remove_all(staging_, ignored);
 }
 
+namespace {
+
+/// A process that was killed leaves its staging folder behind, and between two renames the old one under its name.
+void RemoveLeftovers(const fs::path& target) {
+  std::error_code ignored;
+  const std::string prefix = target.filename().string() + ".tmp-";
+  std::vector<fs::path> leftovers;
+  const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || !entry.is_directory(ignored)) continue;
+    pid_t pid = 0;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), pid);
+    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) {
+    if (path.extension() == ".old" && !fs::exists(target, ignored)) {
+      fs::rename(path, target, ignored);
+    } else {
+      fs::remove_all(path, ignored);
+    }
+  }
+}
+
+}  // namespace
+
 Result<StagedFolder> StagedFolder::Create(const fs::path& target) {
   StagedFolder folder;
   folder.target_ = target.has_filename() ? target : target.parent_path();
+  RemoveLeftovers(folder.target_);
   std::error_code error;
   if (fs::exists(folder.target_, error) && !fs::is_directory(folder.target_, error)) {
     return Fail(ErrorKind::kUsage, fmt::format("{}: is a file, a folder should be written", target.string()));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <set>
 
 #include "cli/program.h"
@@ -103,6 +104,44 @@ TEST_F(Interrupted, WhatWasDoneIsNotDoneAgain) {
   }
   ASSERT_EQ(Run(convert).status, 0);
   EXPECT_EQ(Slurp(out), Slurp(Path("m.cmf")));
+}
+
+TEST_F(Interrupted, APackageKilledAtAnyWriteIsTakenUpAgain) {
+  const std::string model = std::string(CMFORGE_TEST_DATA) + "/engine/qwen3_yarn";
+  const auto convert = [&](const std::string& output) {
+    return std::vector<std::string>{"coreml",    "convert",          "--json", "--model",
+                                    model,       "--output",         output,   "--form",
+                                    "mlpackage", "--context-length", "32",     "--batch-size",
+                                    "4",         "--lut-ffn",        "4",      "--quant-lmhead",
+                                    "int8",      "--split-lm-head",  "1"};
+  };
+  ASSERT_EQ(Run(convert(Path("wanted"))).status, 0);
+  const auto files = [](const fs::path& folder) {
+    std::map<std::string, std::string> out;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.is_regular_file()) out[fs::relative(entry.path(), folder)] = Slurp(entry.path());
+    }
+    return out;
+  };
+  const auto wanted = files(Path("wanted"));
+  const std::vector<std::string> begin = convert(Path("out/o"));
+  std::vector<std::string> resume = begin;
+  resume.push_back("--resume");
+  int64_t most = 0;
+  int n = 1;
+  for (; n < kMostCalls; n += 3) {
+    Clear();
+    const Ran killed = Struck(begin, "kill", n);
+    if (killed.status == 0) break;
+    ASSERT_EQ(killed.status, 128 + SIGKILL) << n << killed.err;
+    const Ran again = Run(resume);
+    ASSERT_EQ(again.status, 0) << n << again.err;
+    most = std::max(most, again.json().at("resumed").get<int64_t>());
+    ASSERT_EQ(Names(), std::set<std::string>{"o"}) << n;
+    ASSERT_EQ(files(Path("out/o")), wanted) << n;
+  }
+  EXPECT_GT(n, 20);
+  EXPECT_EQ(most, 7);  // two matrices of each of three layers, and the head
 }
 
 TEST_F(Interrupted, TerminationAndFullDisksLeaveTheOldFileAndNothingElse) {

@@ -13,6 +13,7 @@
 #include "mil/package.h"
 #include "mil/sha256.h"
 #include "quant/palette.h"
+#include "quant/palette_optimum.h"
 
 namespace cmforge::coreml {
 namespace {
@@ -178,6 +179,33 @@ TEST(CompressedPackage, EveryWidthAndGroupIsDecodedAlikeElsewhere) {
     }
     // 131 channels divide by themselves only.
     EXPECT_EQ(report->warnings.size() > 3, is_palette && form.group > 1) << report->warnings.size();
+  }
+}
+
+TEST(CompressedPackage, RealGroupsReachTheOptimum) {
+  const Checkpoint checkpoint = OpenFixture("tiny-qwen3");
+  const auto rows = TensorRows(*checkpoint.tensors, "model.layers.2.mlp.up_proj.weight");
+  ASSERT_TRUE(rows);
+  std::vector<float> numbers(static_cast<size_t>(4 * rows->cols));
+  PaletteFitter fitter;
+  for (const int bits : {2, 3, 4}) {
+    rows->read(4 * bits, 4 * bits + 4, numbers.data());
+    std::vector<uint16_t> halves;
+    double energy = 0;
+    for (const float number : numbers) {
+      halves.push_back(F32ToF16(number));
+      energy += static_cast<double>(number) * static_cast<double>(number);
+    }
+    std::vector<float> weights(static_cast<size_t>(rows->cols));
+    for (size_t j = 0; j < weights.size(); ++j) weights[j] = 1 + static_cast<float>(j % 7);
+    for (const std::vector<float>& weighing : {std::vector<float>(), weights}) {
+      std::vector<uint16_t> table(size_t{1} << bits);
+      const auto error = fitter.Fit(halves, weighing, bits, table, {});
+      ASSERT_TRUE(error);
+      const double least = PaletteOptimum(halves, weighing, table.size());
+      EXPECT_GE(*error, least * (1 - 1e-9));
+      EXPECT_LE(*error, least * 1.001 + energy * 0x1p-20) << bits;  // centroids are rounded to fp16
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/half.h"
+#include "quant/palette_optimum.h"
 
 namespace cmforge {
 namespace {
@@ -54,33 +55,6 @@ double ErrorOf(const Fitted& fit, const std::vector<uint16_t>& values, const std
   return sum;
 }
 
-// The optimum by the quadratic recurrence in long double, centroids unrounded.
-double Optimum(const std::vector<uint16_t>& values, const std::vector<float>& weights, size_t clusters) {
-  std::map<double, long double> mass;
-  for (size_t i = 0; i < values.size(); ++i) {
-    mass[static_cast<double>(F16ToF32(values[i]))] +=
-        weights.empty() ? 1.0L : static_cast<long double>(weights[i % weights.size()]);
-  }
-  std::vector<std::pair<long double, long double>> points(mass.begin(), mass.end());
-  const size_t n = points.size();
-  std::vector<long double> best(n + 1, std::numeric_limits<long double>::infinity());
-  best[0] = 0;
-  for (size_t k = 0; k < clusters; ++k) {
-    std::vector<long double> next = best;  // a cluster may stay unused
-    for (size_t end = 1; end <= n; ++end) {
-      long double w = 0, wx = 0, wxx = 0;
-      for (size_t begin = end; begin-- > 0;) {
-        w += points[begin].second;
-        wx += points[begin].second * points[begin].first;
-        wxx += points[begin].second * points[begin].first * points[begin].first;
-        next[end] = std::min(next[end], best[begin] + wxx - wx * wx / w);
-      }
-    }
-    best = next;
-  }
-  return static_cast<double>(best[n]);
-}
-
 TEST(PaletteFitter, ReachesTheOptimumOfRandomGroups) {
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
@@ -101,7 +75,7 @@ TEST(PaletteFitter, ReachesTheOptimumOfRandomGroups) {
         weights.push_back(0.1f + static_cast<float>(random() % 1000) / 100);
     }
     const Fitted fit = MustFit(values, weights, bits);
-    const double optimum = Optimum(values, weights, size_t{1} << bits);
+    const double optimum = PaletteOptimum(values, weights, size_t{1} << bits);
     double energy = 0;  // rounding centroids to f16 moves each by up to 2^-11 of itself
     for (size_t i = 0; i < values.size(); ++i) {
       const double x = static_cast<double>(F16ToF32(values[i]));
