@@ -177,8 +177,11 @@ TEST(CompressedPackage, EveryWidthAndGroupIsDecodedAlikeElsewhere) {
       EXPECT_EQ(name.find("rope"), name.npos) << name;
       EXPECT_EQ(name.find("gate_proj"), name.npos) << "2048 numbers stay fp16: " << name;
     }
-    // 131 channels divide by themselves only.
-    EXPECT_EQ(report->warnings.size() > 3, is_palette && form.group > 1) << report->warnings.size();
+    // 131 channels divide by themselves only, 32 columns not by 24.
+    bool is_uneven = false;
+    for (const std::string& warning : report->warnings)
+      is_uneven = is_uneven || warning.find("do not divide into groups") != warning.npos;
+    EXPECT_EQ(is_uneven, c.form == "int4,24" || (is_palette && form.group > 1));
   }
 }
 
@@ -335,7 +338,7 @@ TEST(CompressedPackage, TheSameBytesWhateverTheThreadsAndInterruptions) {
     int reports = 0;
     request.control.cancelled = &cancelled;
     request.control.progress = [&](std::string_view, int64_t, int64_t) {
-      if (++reports > runs) cancelled = true;
+      if (++reports > 3 * runs) cancelled = true;
     };
     const auto report = Write(request, scratch / "one");
     is_done = report.has_value();
