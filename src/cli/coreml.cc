@@ -147,6 +147,7 @@ void AddCoreml(Cli& cli) {
 
   AddCoremlConvert(cli, coreml);
   AddCoremlCheck(cli, coreml);
+  AddCoremlLint(cli, coreml);
 
   auto path = std::make_shared<std::string>();
   CLI::App* info = cli.AddTo(coreml, "info", "Functions, inputs, states, operations and weights",

@@ -7,5 +7,6 @@ namespace cmforge::cli {
 
 void AddCoremlConvert(Cli& cli, CLI::App* parent);
 void AddCoremlCheck(Cli& cli, CLI::App* parent);
+void AddCoremlLint(Cli& cli, CLI::App* parent);
 
 }  // namespace cmforge::cli

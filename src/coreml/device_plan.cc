@@ -2,7 +2,6 @@
 #include "coreml/device_plan.h"
 
 #include <algorithm>
-#include <set>
 
 #include "coreml/interpreter.h"
 
@@ -11,41 +10,60 @@ namespace {
 
 using mil::Operation;
 
-constexpr int64_t kMaxAxis = 16384;
+constexpr int64_t kMaxSpatial = 16384;   // depth, height, width
+constexpr int64_t kMaxChannels = 65536;  // and items of a batch
 constexpr int64_t kMaxRank = 5;
 
-/// Why the operation does not run on the Neural Engine, or "".
-std::string ReasonAgainst(const Operation& op, const std::set<std::string>& constants) {
-  if (op.type.starts_with("gather")) {
-    const auto indices = op.inputs.find("indices");
-    const auto* name = indices == op.inputs.end() ? nullptr : std::get_if<std::string>(&indices->second[0]);
-    if (name && !constants.contains(*name)) return "gather by indices only known at run time";
+/// Axes count from the last one: W, H, C, then N or (of five) D and N.
+int64_t AxisLimit(size_t rank, size_t axis) {
+  const size_t from_end = rank - 1 - axis;
+  const bool is_wide = from_end == 2 || (from_end == 3 && rank == 4) || from_end == 4;
+  return is_wide ? kMaxChannels : kMaxSpatial;
+}
+
+bool HasInteger(const FunctionView& function, const Operation& op) {
+  for (const char* parameter : {"x", "y"}) {
+    const mil::TensorType* type = function.TypeOf(op, parameter);
+    if (type && mil::IsInteger(type->dtype)) return true;
   }
-  for (const mil::NamedType& output : op.outputs) {
-    const mil::TensorType& type = output.type.tensor;
-    if (mil::IsInteger(type.dtype)) return "integers";
-    if (type.dtype == mil::DataType::kBool) return "booleans";
-    if (type.dtype == mil::DataType::kFloat32) return "f32";
-    if (type.rank() > kMaxRank) return fmt::format("rank {}, at most {}", type.rank(), kMaxRank);
-    for (const int64_t dim : type.shape) {
-      if (dim == mil::kUnknownDim) return "a shape only known at run time";
-      if (dim > kMaxAxis) return fmt::format("an axis of {}, at most {}", dim, kMaxAxis);
-    }
-  }
-  return "";
+  return false;
 }
 
 }  // namespace
 
+Placement PlaceOperation(const FunctionView& function, const Operation& op) {
+  if (op.type.starts_with("gather")) {
+    const Operation* indices = function.MakerOf(op, "indices");
+    if (FunctionView::Name(op, "indices") && !(indices && IsConstantOperation(*indices)))
+      return {Obstacle::kRuntimeGather, "gather by indices only known at run time"};
+  }
+  for (const mil::NamedType& output : op.outputs) {
+    const mil::TensorType& type = output.type.tensor;
+    if (mil::IsInteger(type.dtype)) return {Obstacle::kIntegers, "integers"};
+    if (type.dtype == mil::DataType::kBool) {
+      // Comparing floats is done where they are.
+      if (HasInteger(function, op)) return {Obstacle::kIntegers, "integers"};
+      if (op.type.starts_with("logical_")) return {Obstacle::kBooleans, "booleans"};
+    }
+    if (type.dtype == mil::DataType::kFloat32) return {Obstacle::kFloat32, "f32"};
+    if (type.rank() > kMaxRank)
+      return {Obstacle::kRank, fmt::format("rank {}, at most {}", type.rank(), kMaxRank)};
+    for (size_t i = 0; i < type.shape.size(); ++i) {
+      if (type.shape[i] == mil::kUnknownDim)
+        return {Obstacle::kRuntimeShape, "a shape only known at run time"};
+      const int64_t limit = AxisLimit(type.shape.size(), i);
+      if (type.shape[i] > limit)
+        return {Obstacle::kAxis, fmt::format("an axis of {}, at most {}", type.shape[i], limit)};
+    }
+  }
+  return {};
+}
+
 std::vector<PlannedOperations> PredictDevices(const mil::Function& function) {
-  std::set<std::string> constants;
+  const FunctionView view("", function);
   std::map<std::pair<std::string, std::string>, int64_t> counts;  // type, reason
   for (const Operation& op : function.body.operations) {
-    if (op.type == "const" || op.type.starts_with("constexpr_")) {
-      for (const mil::NamedType& output : op.outputs) constants.insert(output.name);
-      continue;
-    }
-    ++counts[{op.type, ReasonAgainst(op, constants)}];
+    if (!IsConstantOperation(op)) ++counts[{op.type, PlaceOperation(view, op).reason}];
   }
   std::vector<PlannedOperations> out;
   for (const auto& [key, count] : counts)

@@ -7,10 +7,29 @@
 #include <string>
 #include <vector>
 
+#include "coreml/function_view.h"
 #include "coreml/package_meta.h"
-#include "mil/program.h"
 
 namespace cmforge::coreml {
+
+/// What keeps an operation off the Neural Engine.
+enum class Obstacle : uint8_t {
+  kNone,
+  kRuntimeGather,
+  kIntegers,
+  kBooleans,
+  kFloat32,
+  kRank,
+  kAxis,
+  kRuntimeShape
+};
+
+struct Placement {
+  Obstacle obstacle = Obstacle::kNone;
+  std::string reason;  // empty without an obstacle
+};
+/// Of an operation that is no constant.
+[[nodiscard]] Placement PlaceOperation(const FunctionView& function, const mil::Operation& op);
 
 struct PlannedOperations {
   std::string type;

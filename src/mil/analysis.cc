@@ -88,45 +88,6 @@ Result<void> CheckFeature(const Feature& feature, const NamedType& value, std::s
   return {};
 }
 
-Result<void> CheckDescription(const std::string& name, const Function& function,
-                              const Description& description) {
-  const auto view = description.Find(name);
-  if (!view) return Fail(ErrorKind::kCorrupt, "not described");
-  NameMap<const NamedType*> values;
-  for (const NamedType& input : function.inputs) values[input.name] = &input;
-  const size_t described = view->inputs->size() + view->states->size();
-  if (described != function.inputs.size()) {
-    return Fail(ErrorKind::kCorrupt, fmt::format("{} inputs and states are described, the program has {}",
-                                                 described, function.inputs.size()));
-  }
-  for (const auto* features : {view->inputs, view->states}) {
-    for (const Feature& feature : *features) {
-      const auto it = values.find(feature.name);
-      if (it == values.end()) {
-        return Fail(ErrorKind::kCorrupt,
-                    fmt::format("input '{}' is described, the program has none", feature.name));
-      }
-      CMF_CHECK(CheckFeature(feature, *it->second, "input"));
-    }
-  }
-  for (const Operation& op : function.body.operations) {
-    for (const NamedType& output : op.outputs) values[output.name] = &output;
-  }
-  for (const Feature& feature : *view->outputs) {
-    const auto& outputs = function.body.outputs;
-    if (std::find(outputs.begin(), outputs.end(), feature.name) == outputs.end()) {
-      return Fail(ErrorKind::kCorrupt,
-                  fmt::format("output '{}' is described, the program has none", feature.name));
-    }
-    CMF_CHECK(CheckFeature(feature, *values.at(feature.name), "output"));
-  }
-  if (view->outputs->size() != function.body.outputs.size()) {
-    return Fail(ErrorKind::kCorrupt, fmt::format("{} outputs are described, the program has {}",
-                                                 view->outputs->size(), function.body.outputs.size()));
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string OperationLabel(const Operation& op) {
@@ -226,6 +187,48 @@ Result<void> CheckFunction(const std::string& name, const Function& function, co
   };
   if (auto status = check(); !status)
     return Fail(std::move(status).error().In(fmt::format("function '{}'", name)));
+  return {};
+}
+
+Result<void> CheckDescription(const std::string& name, const Function& function,
+                              const Description& description) {
+  const auto view = description.Find(name);
+  if (!view) return Fail(ErrorKind::kCorrupt, "not described");
+  NameMap<const NamedType*> values;
+  for (const NamedType& input : function.inputs) values[input.name] = &input;
+  const size_t described = view->inputs->size() + view->states->size();
+  if (described != function.inputs.size()) {
+    return Fail(ErrorKind::kCorrupt, fmt::format("{} inputs and states are described, the program has {}",
+                                                 described, function.inputs.size()));
+  }
+  for (const auto* features : {view->inputs, view->states}) {
+    for (const Feature& feature : *features) {
+      const auto it = values.find(feature.name);
+      if (it == values.end()) {
+        return Fail(ErrorKind::kCorrupt,
+                    fmt::format("input '{}' is described, the program has none", feature.name));
+      }
+      CMF_CHECK(CheckFeature(feature, *it->second, "input"));
+    }
+  }
+  for (const Operation& op : function.body.operations) {
+    for (const NamedType& output : op.outputs) values[output.name] = &output;
+  }
+  for (const Feature& feature : *view->outputs) {
+    const auto& outputs = function.body.outputs;
+    if (std::find(outputs.begin(), outputs.end(), feature.name) == outputs.end()) {
+      return Fail(ErrorKind::kCorrupt,
+                  fmt::format("output '{}' is described, the program has none", feature.name));
+    }
+    const auto value = values.find(feature.name);
+    if (value == values.end())
+      return Fail(ErrorKind::kCorrupt, fmt::format("output '{}' is not defined", feature.name));
+    CMF_CHECK(CheckFeature(feature, *value->second, "output"));
+  }
+  if (view->outputs->size() != function.body.outputs.size()) {
+    return Fail(ErrorKind::kCorrupt, fmt::format("{} outputs are described, the program has {}",
+                                                 view->outputs->size(), function.body.outputs.size()));
+  }
   return {};
 }
 

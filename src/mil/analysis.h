@@ -46,7 +46,9 @@ class Scope {
 /// Fails: kCorrupt or kUnsupported, "function 'f': conv 'y': ...".
 Result<void> CheckModel(const Model& model, const Weights* weights);
 
-/// The program's part of that.
+/// Its parts: the program's, and the description's against a function whose values are defined.
+Result<void> CheckDescription(const std::string& name, const Function& function,
+                              const Description& description);
 Result<void> CheckFunction(const std::string& name, const Function& function, const Weights* weights);
 
 }  // namespace cmforge::mil

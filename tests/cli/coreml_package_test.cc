@@ -180,6 +180,40 @@ TEST_F(CoremlPackage, RunsWithoutConfigJsonAndSaysSo) {
   }
 }
 
+TEST_F(CoremlPackage, LintTellsPlacesReasonsAndRemedies) {
+  const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "256", "--chunks", "2"});
+  const Ran clean = Run({"coreml", "lint", package});
+  EXPECT_EQ(clean.status, 0) << clean.out << clean.err;
+  EXPECT_NE(clean.out.find("0 errors"), std::string::npos) << clean.out;
+  EXPECT_NE(clean.out.find("wired memory"), std::string::npos) << clean.out;
+  EXPECT_EQ(clean.out.find('\033'), std::string::npos);  // no terminal, no colours
+  const Json json = Run({"coreml", "lint", package, "--json"}).json();
+  EXPECT_EQ(json.at("ok"), true);
+  EXPECT_EQ(json.at("parts").size(), 4u);
+  EXPECT_EQ(json.at("wired_memory").at("functions").size(), 6u);
+  EXPECT_GT(json.at("wired_memory").at("weight_bytes").get<int64_t>(), 10000);
+
+  const std::string meta = Slurp(package + "/meta.yaml");
+  std::string broken = meta;
+  broken.erase(broken.find("    lut_ffn: none\n"), 18);
+  std::ofstream(package + "/meta.yaml", std::ios::binary) << broken;
+  const Ran lacking = Run({"coreml", "lint", package, "--json"});
+  EXPECT_EQ(lacking.status, 1) << lacking.out;
+  const Json finding = lacking.json().at("findings").at(0);
+  EXPECT_EQ(finding.at("severity"), "error");
+  EXPECT_EQ(finding.at("rule"), "meta-key");
+  EXPECT_EQ(finding.at("part"), "meta.yaml");
+  EXPECT_NE(finding.at("reason").get<std::string>().find("lut_ffn"), std::string::npos);
+  EXPECT_FALSE(finding.at("remedy").get<std::string>().empty());
+
+  EXPECT_EQ(Run({"coreml", "lint", package + "/qwen_lm_head.mlpackage"}).status, 0);
+  EXPECT_EQ(Run({"coreml", "lint", Path("nothing")}).status, 3);
+  std::ofstream(package + "/meta.yaml", std::ios::binary) << "a: [1";
+  const Ran corrupt = Run({"coreml", "lint", package});
+  EXPECT_EQ(corrupt.status, 4) << corrupt.err;
+  EXPECT_NE(corrupt.err.find("meta.yaml: line 1"), std::string::npos) << corrupt.err;
+}
+
 TEST_F(CoremlPackage, InfoTellsTheShapeOfEveryFeature) {
   const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
   const Ran ran = Run({"coreml", "info", package, "--json"});
