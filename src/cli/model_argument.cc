@@ -68,6 +68,7 @@ Result<std::shared_ptr<LanguageModel>> LoadPackage(const Cli& cli, const OpenedS
   coreml::InterpreterOptions interpreter;
   interpreter.precision = flags.compute == "exact" ? coreml::Precision::kF32 : coreml::Precision::kF16;
   interpreter.pool = cli.common.MakePool();
+  CMF_TRY(interpreter.isa, ParseIsa(cli.common.isa));
   CMF_TRY(const coreml::ComputeUnits units, coreml::ParseComputeUnits(flags.compute_units));
   CMF_TRY(auto backend, coreml::DefaultBackend(interpreter, units));
   return coreml::OpenPackageModel(source.path, *source.package, {std::move(backend), *source.config});

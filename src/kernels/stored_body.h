@@ -9,6 +9,7 @@
 //   struct PaletteTable<bits>: Set(const std::byte* halves, const std::byte* scale) with a scale or null, and
 //     Look(const std::byte* codes, Vec16 (&out)[4]): 64 codes;
 //   void Prefetch(const void*);
+//   void TileTrees(const Vec16 (&sums)[kTokens][kTileRows], float (&out)[kTokens][kTileRows]): the tree of each;
 //   constexpr int kTileRows, kTileTokens: outputs whose partial sums stay in registers.
 #pragma once
 
@@ -252,8 +253,20 @@ CMFORGE_INLINE void Tile(const float* const* w, int64_t rows, const float* x, in
       }
     }
   }
-  for (int t = 0; t < kTokens; ++t) {
-    for (int64_t r = 0; r < rows; ++r) out[r * row_stride + t * token_stride] = Tree(sums[t][r]);
+  alignas(64) float y[kTokens][kTileRows];
+  TileTrees(sums, y);
+  if (rows == kTileRows && row_stride == 1) {
+    for (int t = 0; t < kTokens; ++t) __builtin_memcpy(out + t * token_stride, y[t], sizeof(y[t]));
+  } else if (rows == kTileRows) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 6
+      for (int t = 0; t < kTokens; ++t) out[r * row_stride + t * token_stride] = y[t][r];
+    }
+  } else {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int t = 0; t < kTokens; ++t) out[r * row_stride + t * token_stride] = y[t][r];
+    }
   }
 }
 

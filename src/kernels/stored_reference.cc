@@ -83,6 +83,13 @@ class PaletteTable {
 
 constexpr int kTileRows = 4, kTileTokens = 2;
 
+template <int kTokens>
+inline void TileTrees(const Vec16 (&sums)[kTokens][kTileRows], float (&out)[kTokens][kTileRows]) {
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < kTileRows; ++r) out[t][r] = Tree(sums[t][r]);
+  }
+}
+
 }  // namespace
 }  // namespace cmforge
 

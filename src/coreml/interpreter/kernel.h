@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/thread_pool.h"
 #include "coreml/interpreter/weight.h"
 #include "mil/ops.h"
@@ -19,6 +20,24 @@ using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 
 [[nodiscard]] inline bool IsFloatBuffer(mil::DataType dtype) { return mil::IsFloat(dtype); }
+
+/// Floats on whole cache lines, zero at first.
+class AlignedFloats {
+ public:
+  void Resize(int64_t count) {
+    constexpr size_t kLine = 64;
+    size_ = count;
+    memory_.assign(static_cast<size_t>(count) * sizeof(float) + kLine, std::byte{0});
+    data_ = reinterpret_cast<float*>(AlignUp(reinterpret_cast<uintptr_t>(memory_.data()), kLine));
+  }
+  [[nodiscard]] float* data() const { return data_; }
+  [[nodiscard]] int64_t size() const { return size_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  float* data_ = nullptr;
+  int64_t size_ = 0;
+};
 
 /// The buffers of one running function, by value.
 class Frame {
@@ -49,18 +68,17 @@ class Frame {
   void Resize(size_t values) { data_.resize(values, nullptr); }
   void Reserve(int64_t floats_per_worker, int64_t shared_floats) {
     if (floats_per_worker > worker_floats_) {
-      worker_floats_ = floats_per_worker;
-      worker_scratch_.resize(static_cast<size_t>(worker_floats_ * threads()));
+      worker_floats_ = (floats_per_worker + 15) / 16 * 16;
+      worker_scratch_.Resize(worker_floats_ * threads());
     }
-    if (shared_floats > static_cast<int64_t>(shared_scratch_.size()))
-      shared_scratch_.resize(static_cast<size_t>(shared_floats));
+    if (shared_floats > shared_scratch_.size()) shared_scratch_.Resize(shared_floats);
   }
 
  private:
   ThreadPool* pool_;
   std::vector<void*> data_;  // by value id
   int64_t worker_floats_ = 0;
-  mutable std::vector<float> worker_scratch_, shared_scratch_;
+  AlignedFloats worker_scratch_, shared_scratch_;
 };
 
 /// Fails: kCorrupt for contents only known now (an index outside its axis), with the fact.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "coreml/interpreter/kernel.h"
+#include "coreml/interpreter/norm_row.h"
 #include "coreml/interpreter/softmax.h"
 #include "coreml/interpreter/strided.h"
 
@@ -48,6 +49,9 @@ struct Reduction {
     return {StridedLoop<2>(kept_dims, {StridesOf(kept_dims), kept_strides}),
             StridedLoop<1>(reduced_dims, {reduced_strides}), count};
   }
+
+  /// Whether the elements of a place lie one behind another.
+  [[nodiscard]] bool is_row() const { return reduced.outer_count() == 1 && reduced.inner_strides()[0] == 1; }
 
   /// fn(out, x) for every kept place.
   template <class Fn>
@@ -112,6 +116,12 @@ Result<Kernel> LayerNorm(OpContext& context) {
     const float* scale = gamma == kNoValue ? nullptr : frame.In(gamma);
     const float* shift = beta == kNoValue ? nullptr : frame.In(beta);
     reduction.ForPlaces(frame.pool(), [&](int64_t, int64_t start) {
+      if (reduction.is_row()) {
+        NormalizeRow(from + start, reduction.count, epsilon, to + start);
+        for (int64_t i = 0; scale && i < reduction.count; ++i) to[start + i] *= scale[i];
+        for (int64_t i = 0; shift && i < reduction.count; ++i) to[start + i] += shift[i];
+        return;
+      }
       double sum = 0, squares = 0;
       reduction.ForElements(start, [&](int64_t at) { sum += static_cast<double>(from[at]); });
       const double mean = sum / static_cast<double>(reduction.count);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "coreml/interpreter/element_blocks.h"
 #include "coreml/interpreter/kernel.h"
 #include "coreml/interpreter/strided.h"
 
@@ -187,29 +188,25 @@ Kernel UnaryOver(OpContext& context, Fn fn) {
 }
 
 float Sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-float Silu(float x) { return x * Sigmoid(x); }
-float Softplus(float x) { return std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x))); }
-float Relu(float x) { return x < 0 ? 0.0f : x; }
 float Sign(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x; }
 float GeluExact(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678f)); }
 float GeluTanh(float x) { return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x))); }
 float GeluSigmoid(float x) { return x * Sigmoid(1.702f * x); }
-float Tanh(float x) { return std::tanh(x); }
-float Exp(float x) { return std::exp(x); }
 float Exp2(float x) { return std::exp2(x); }
-float Sqrt(float x) { return std::sqrt(x); }
-float Erf(float x) { return std::erf(x); }
 float Floor(float x) { return std::floor(x); }
 float Ceil(float x) { return std::ceil(x); }
 float Round(float x) { return std::nearbyint(x); }
-float Sin(float x) { return std::sin(x); }
-float Cos(float x) { return std::cos(x); }
 float Abs(float x) { return std::fabs(x); }
 float Square(float x) { return x * x; }
 
 template <float (*fn)(float)>
 Result<Kernel> FloatUnary(OpContext& context) {
   return UnaryOver<float, float>(context, [](float x) { return fn(x); });
+}
+
+/// Those that chains have too.
+Result<Kernel> NamedUnary(OpContext& context) {
+  return UnaryOver<float, float>(context, FindFloatFunction(context.call.info().name));
 }
 
 template <float (*fn)(float)>
@@ -348,19 +345,19 @@ constexpr Row kRows[] = {
     {"logical_and", Comparison<And>},
     {"logical_or", Comparison<Or>},
     {"logical_xor", Comparison<Xor>},
-    {"tanh", FloatUnary<Tanh>},
-    {"exp", FloatUnary<Exp>},
-    {"sqrt", FloatUnary<Sqrt>},
-    {"erf", FloatUnary<Erf>},
-    {"sigmoid", FloatUnary<Sigmoid>},
-    {"silu", FloatUnary<Silu>},
-    {"relu", FloatUnary<Relu>},
-    {"softplus", FloatUnary<Softplus>},
+    {"tanh", NamedUnary},
+    {"exp", NamedUnary},
+    {"sqrt", NamedUnary},
+    {"erf", NamedUnary},
+    {"sigmoid", NamedUnary},
+    {"silu", NamedUnary},
+    {"relu", NamedUnary},
+    {"softplus", NamedUnary},
     {"floor", FloatUnary<Floor>},
     {"ceil", FloatUnary<Ceil>},
     {"round", FloatUnary<Round>},
-    {"sin", FloatUnary<Sin>},
-    {"cos", FloatUnary<Cos>},
+    {"sin", NamedUnary},
+    {"cos", NamedUnary},
     {"abs", NumberUnary<Abs>},
     {"square", NumberUnary<Square>},
     {"sign", NumberUnary<Sign>},

@@ -128,11 +128,21 @@ class Patches {
 
   /// Rows for positions [begin, end) of one group whose first channel is at `x`.
   void Gather(ThreadPool& pool, const float* x, int64_t begin, int64_t end, float* rows) const {
-    if (is_plain_) {  // a transposition, in blocks that stay in cache
-      pool.ForRanges(end - begin, 16, [&](int64_t first, int64_t last) {
-        for (int64_t c = 0; c < channels_; ++c) {
-          const float* from = x + c * plane_ + begin;
-          for (int64_t p = first; p < last; ++p) rows[p * channels_ + c] = from[p];
+    if (is_plain_) {  // a transposition, by squares so that both sides are read and written in whole lines
+      constexpr int64_t kSide = 16;
+      pool.ForRanges(end - begin, kSide, [&](int64_t first, int64_t last) {
+        for (int64_t p = first; p < last; p += kSide) {
+          const int64_t places = std::min(kSide, last - p);
+          for (int64_t c = 0; c < channels_; c += kSide) {
+            const int64_t channels = std::min(kSide, channels_ - c);
+            float square[kSide][kSide];
+            for (int64_t i = 0; i < channels; ++i) {
+              const float* from = x + (c + i) * plane_ + begin + p;
+              for (int64_t j = 0; j < places; ++j) square[j][i] = from[j];
+            }
+            for (int64_t j = 0; j < places; ++j)
+              std::copy_n(square[j], channels, rows + (p + j) * channels_ + c);
+          }
         }
       });
       return;

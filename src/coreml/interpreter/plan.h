@@ -126,7 +126,7 @@ class FunctionPlan {
   std::vector<PlanState> plan_states_;
   std::vector<ValueId> input_ids_, output_ids_;
   std::vector<ValueId> state_values_;  // values whose memory is a state's
-  std::vector<float> arena_;
+  AlignedFloats arena_;
   uint64_t constant_bytes_ = 0;
   Frame frame_;
 };

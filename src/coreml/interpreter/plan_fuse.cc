@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coreml/interpreter/cached_attention.h"
+#include "coreml/interpreter/element_chain.h"
 #include "coreml/interpreter/plan.h"
 #include "coreml/interpreter/strided.h"
 
@@ -20,7 +21,10 @@ class FunctionPlan::Fuser {
   }
 
   Result<void> Fuse() {
-    for (size_t s = 0; s < plan_.steps_.size(); ++s) CMF_CHECK(TryAttention(static_cast<int32_t>(s)));
+    const auto count = static_cast<int32_t>(plan_.steps_.size());
+    for (int32_t s = 0; s < count; ++s) CMF_CHECK(TryAttention(s));
+    // The last operation of a chain takes in those before it.
+    for (int32_t s = count; s-- > 0;) CMF_CHECK(TryChain(s));
     return {};
   }
 
@@ -191,6 +195,98 @@ class FunctionPlan::Fuser {
     product.kernel = attention.Make(plan_.options_.isa, plan_.frame_);
     product.fused = "attention";
     product.is_rounded = false;
+    return {};
+  }
+
+  // ---- elementwise chains
+
+  /// An operation that chains have, on floats, with one result.
+  bool IsElementwise(const PlanStep& step) {
+    if (step.is_dynamic || step.is_view || step.kernel || step.state >= 0 || step.outputs.size() != 1)
+      return false;
+    const mil::Type& type = plan_.At(step.outputs[0]).type;
+    if (!IsFloatBuffer(type.tensor.dtype) || plan_.At(step.outputs[0]).count() == 0) return false;
+    return FindBinaryBlock(step.op->type) || FindFloatFunction(step.op->type);
+  }
+
+  /// How often a value repeats along a result of that shape: elements after which it begins again, 0 when it does not
+  /// repeat as a whole.
+  int64_t PeriodOf(ValueId id, const Shape& shape) {
+    const Shape& own = ShapeOf(id);
+    int64_t period = 1, i = 0;
+    const auto rank = static_cast<int64_t>(own.size());
+    for (; i < rank && own.end()[-1 - i] == shape.end()[-1 - i]; ++i) period *= own.end()[-1 - i];
+    for (; i < rank; ++i) {
+      if (own.end()[-1 - i] != 1) return 0;
+    }
+    return period;
+  }
+
+  /// Adds the operation that makes `id` (and those before it) to a chain; gives the operand to read it by, or
+  /// nothing when the chain cannot have it.
+  Result<std::optional<int32_t>> AddToChain(ElementChain& chain, ValueId id, const Shape& shape, bool is_last,
+                                            std::vector<PlanStep*>& taken) {
+    const int32_t s = producer_[Index(id)];
+    PlanStep* step = s >= 0 ? &Step(s) : nullptr;
+    const bool can_take = step && IsElementwise(*step) && ShapeOf(id) == shape &&
+                          (is_last || (uses_[Index(id)] == 1 && taken.size() < ElementChain::kMaxOps));
+    if (!can_take) {
+      const int64_t period = PeriodOf(id, shape);
+      if (period == 0 || !IsFloatBuffer(plan_.At(id).type.tensor.dtype)) return std::nullopt;
+      if (plan_.At(id).is_constant) CMF_CHECK(plan_.Materialize(id));
+      chain.inputs.push_back({id, period});
+      return static_cast<int32_t>(chain.inputs.size()) - 1;
+    }
+    const size_t inputs = chain.inputs.size(), ops = chain.ops.size(), steps = taken.size();
+    taken.push_back(step);
+    ChainOp op;
+    op.binary = FindBinaryBlock(step->op->type);
+    const ValueId x = step->operands.at("x")[0];
+    CMF_TRY(const auto a, AddToChain(chain, x, shape, false, taken));
+    std::optional<int32_t> b = 0;
+    if (op.binary) {
+      CMF_TRY(b, AddToChain(chain, step->operands.at("y")[0], shape, false, taken));
+    }
+    if (!a || !b) {  // without this operation: what it makes is an input, if that can be
+      chain.inputs.resize(inputs);
+      chain.ops.resize(ops);
+      taken.resize(steps);
+      if (is_last) return std::nullopt;
+      chain.inputs.push_back({id, plan_.At(id).count()});
+      return static_cast<int32_t>(chain.inputs.size()) - 1;
+    }
+    op.a = *a;
+    op.b = *b;
+    op.rounds = step->is_rounded && plan_.At(id).type.tensor.dtype == mil::DataType::kFloat16;
+    if (!op.binary) {
+      op.unary = FindFloatFunction(step->op->type);
+      if (op.rounds && plan_.At(x).type.tensor.dtype == mil::DataType::kFloat16)
+        op.table = HalfTableOf(op.unary);
+    }
+    chain.ops.push_back(op);
+    return -static_cast<int32_t>(chain.ops.size());
+  }
+
+  Result<void> TryChain(int32_t last) {
+    PlanStep& step = Step(last);
+    if (!IsElementwise(step)) return {};
+    const ValueId out = step.outputs[0];
+    ElementChain chain;
+    std::vector<PlanStep*> taken;
+    CMF_TRY(const auto made, AddToChain(chain, out, ShapeOf(out), true, taken));
+    if (!made) return {};
+    chain.out = out;
+    chain.count = plan_.At(out).count();
+    for (PlanStep* one : taken) {
+      if (one != &step) Remove(*one);
+    }
+    CountUses(step, -1);
+    step.operands.clear();
+    for (const ChainInput& input : chain.inputs) step.operands["inputs"].push_back(input.value);
+    CountUses(step, 1);
+    step.kernel = chain.Make();
+    if (taken.size() > 1) step.fused = "elementwise chain";
+    step.is_rounded = false;
     return {};
   }
 

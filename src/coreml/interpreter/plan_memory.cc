@@ -54,7 +54,7 @@ Result<void> FunctionPlan::PlaceBuffers() {
                   fmt::format("buffers need more than the {} bytes allowed", options_.memory_limit_bytes));
     }
   }
-  arena_.resize(static_cast<size_t>(arena.size()));
+  arena_.Resize(arena.size());
   for (size_t i = 0; i < values_.size(); ++i) {
     const auto id = static_cast<ValueId>(i);
     if (At(At(id).root).state >= 0) state_values_.push_back(id);
@@ -107,7 +107,7 @@ Result<void> FunctionPlan::MakeKernels() {
 }
 
 uint64_t FunctionPlan::memory_bytes() const {
-  uint64_t bytes = arena_.size() * 4;
+  uint64_t bytes = static_cast<uint64_t>(arena_.size()) * 4;
   for (const PlanValue& v : values_) bytes += v.owned.size() * 4;
   return bytes;
 }

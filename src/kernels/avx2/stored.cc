@@ -114,6 +114,13 @@ class PaletteTable {
 // Two rows by three tokens are twelve accumulators of sixteen registers.
 constexpr int kTileRows = 2, kTileTokens = 3;
 
+template <int kTokens>
+inline void TileTrees(const Vec16 (&sums)[kTokens][kTileRows], float (&out)[kTokens][kTileRows]) {
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < kTileRows; ++r) out[t][r] = Tree(sums[t][r]);
+  }
+}
+
 }  // namespace
 }  // namespace cmforge
 

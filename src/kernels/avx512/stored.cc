@@ -138,6 +138,48 @@ class PaletteTable {
 // Four rows by six tokens are 24 accumulators, with four weights and one activation beside them.
 constexpr int kTileRows = 4, kTileTokens = 6;
 
+/// The trees of four vectors, which share their last steps.
+CMFORGE_INLINE __m128 Trees4(const Vec16* sums) {
+  const auto four = [](__m512 v) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  };
+  __m128 p0 = four(sums[0]), p1 = four(sums[1]), p2 = four(sums[2]), p3 = four(sums[3]);
+  _MM_TRANSPOSE4_PS(p0, p1, p2, p3);
+  return _mm_add_ps(_mm_add_ps(p0, p2), _mm_add_ps(p1, p3));
+}
+
+/// The trees of sixteen: every step halves the vectors, two shuffles and an addition for each that is left.
+CMFORGE_INLINE Vec16 Trees16(const Vec16* sums) {
+  // Steps leave results in the order 0 8 4 12 of lanes and 0 2 1 3 within.
+  const auto in = [&](int place) {
+    return sums[(place & 8) / 8 * 4 + (place & 4) / 4 * 8 + (place & 2) / 2 + (place & 1) * 2];
+  };
+  Vec16 a[8], b[4], c[2];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(in(i), in(i + 8), 0x44),
+                         _mm512_shuffle_f32x4(in(i), in(i + 8), 0xEE));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    b[i] =
+        _mm512_add_ps(_mm512_shuffle_f32x4(a[i], a[i + 4], 0x88), _mm512_shuffle_f32x4(a[i], a[i + 4], 0xDD));
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    c[i] = _mm512_add_ps(_mm512_shuffle_ps(b[i], b[i + 2], 0x44), _mm512_shuffle_ps(b[i], b[i + 2], 0xEE));
+  }
+  return _mm512_add_ps(_mm512_shuffle_ps(c[0], c[1], 0x88), _mm512_shuffle_ps(c[0], c[1], 0xDD));
+}
+
+template <int kTokens>
+CMFORGE_INLINE void TileTrees(const Vec16 (&sums)[kTokens][kTileRows], float (&out)[kTokens][kTileRows]) {
+  if constexpr (kTokens >= 4) _mm512_storeu_ps(out[0], Trees16(sums[0]));
+#pragma GCC unroll 4
+  for (int t = kTokens >= 4 ? 4 : 0; t < kTokens; ++t) _mm_storeu_ps(out[t], Trees4(sums[t]));
+}
+
 }  // namespace
 }  // namespace cmforge
 
