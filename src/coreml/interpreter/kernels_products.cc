@@ -281,6 +281,24 @@ Kernel IntegerMatmul(OpContext& context, const MatmulShape& s, BatchOffsets offs
   };
 }
 
+/// x [tokens, k] times a constant [k, n] as it lies: decoded a few columns at a time.
+Kernel ColumnProduct(OpContext& context, const StoredKernels& kernels, WeightPtr weight,
+                     const MatmulShape& s) {
+  static constexpr int64_t kColumns = 64;
+  context.Reserve(s.k * kColumns, 0);
+  const int64_t tokens = s.n == 0 ? 0 : context.OutputCount() / s.n;
+  return [s, tokens, weight = std::move(weight), kernels = &kernels, x = context.Input("x"),
+          out = context.Output()](const Frame& frame) -> Result<void> {
+    frame.pool().Run((s.n + kColumns - 1) / kColumns, [&](int64_t task, int worker) {
+      const int64_t first = task * kColumns, width = std::min(kColumns, s.n - first);
+      float* columns = frame.WorkerScratch(worker);
+      for (int64_t k = 0; k < s.k; ++k) weight->Decode(k * s.n + first, width, columns + k * width);
+      kernels->combine(frame.In(x), s.k, tokens, columns, width, s.k, width, frame.Out(out) + first, s.n);
+    });
+    return {};
+  };
+}
+
 Result<Kernel> Matmul(OpContext& context) {
   CMF_TRY(const MatmulShape s, MatmulShape::Of(context.call));
   const Shape &x_shape = context.ShapeOf("x"), &y_shape = context.ShapeOf("y");
@@ -296,8 +314,11 @@ Result<Kernel> Matmul(OpContext& context) {
       return {};
     };
   }
-  const ValueId y = context.Input("y");
   const StoredKernels* kernels = &StoredKernelsOf(context.isa());
+  if (const WeightPtr weight = context.Constant("y");
+      weight && !s.transpose_y && !s.transpose_x && y_shape.size() == 2)
+    return ColumnProduct(context, *kernels, weight, s);
+  const ValueId y = context.Input("y");
   // Tasks are pieces of y's rows, or of x's; each worker turns x for itself where it lies the other way.
   const int64_t piece = s.transpose_y ? 64 : 16;
   const int64_t pieces = ((s.transpose_y ? s.n : s.m) + piece - 1) / piece;
