@@ -47,8 +47,7 @@ void Cli::AddCommonFlags(CLI::App* command) {
   command->add_flag("--json", common.json, "Print one JSON object on stdout");
   command->add_flag("--no-mmap,--hot", common.no_mmap,
                     "Copy files to memory on huge pages instead of mapping them: decodes faster, costs their "
-                    "size. With --task "
-                    "also what its mask leaves of feed-forward networks, side by side");
+                    "size. With --task also what its mask leaves of feed-forward networks, side by side");
   command->add_flag_callback(
       "-v,--verbose", [this] { common.verbosity = 1; }, "Say more");
   command->add_flag_callback(

@@ -1,6 +1,7 @@
 // cmforge export: any model as a Hugging Face folder.
 #include "convert/export.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -57,6 +58,14 @@ Result<std::shared_ptr<const TensorSource>> Tensors(const OpenedSource& source, 
   }
   if (!options.skill.empty() && options.skill != "none") {
     CMF_TRY(tensors, MakeSkillOverlay(tensors, options.skill, skills));
+    const auto record = std::find_if(skills.begin(), skills.end(),
+                                     [&](const auto& skill) { return skill.id == options.skill; });
+    if (options.task.empty() && record != skills.end() && record->input_mask_task) {
+      control.Warn(
+          fmt::format("{}: skill '{}' is used with task '{}', which was not asked for: --task {} writes its "
+                      "zeros too",
+                      source.path, options.skill, *record->input_mask_task, *record->input_mask_task));
+    }
   }
   if (options.task.empty()) return tensors;
   CMF_TRY(const Task task, FindTask(source, options.task, control));

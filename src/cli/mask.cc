@@ -4,6 +4,7 @@
 
 #include "cli/cmf_argument.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/mask_json.h"
 #include "cli/specialist_flags.h"
 #include "cmf/append.h"
@@ -66,7 +67,7 @@ Result<int> List(const Cli& cli, const Options& options) {
 /// A text is measured; a JSON object is a figure that comes with its evidence.
 Result<Json> QualityOf(const Cli& cli, const OpenedSource& source, const cmf::TaskMask& mask,
                        const std::string& file) {
-  CMF_TRY(const std::string text, ReadTextFile(file));
+  CMF_TRY(const std::string text, ReadUtf8File(file));
   if (file.ends_with(".json")) {
     CMF_TRY(Json quality, ParseJson(text, file));
     if (auto status = cmf::CheckQuality(quality); !status) return Fail(std::move(status).error().In(file));

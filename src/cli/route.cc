@@ -4,6 +4,7 @@
 
 #include "cli/cmf_argument.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/specialist_flags.h"
 
 namespace cmforge::cli {
@@ -19,7 +20,7 @@ struct Options {
 /// A text in passages: how many went to which skill.
 Result<int> RoutePassages(const Cli& cli, const Options& options, const OpenedSource& source) {
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
-  CMF_TRY(const std::string text, ReadTextFile(options.file));
+  CMF_TRY(const std::string text, ReadUtf8File(options.file));
   CMF_TRY(const auto tokens, RoutingTokens(*tokenizer, text));
   CMF_TRY(const auto specialists, OpenSpecialists(cli, source, options.compute));
   const auto length = static_cast<size_t>(options.passage_tokens);
@@ -49,6 +50,7 @@ Result<int> Route(const Cli& cli, const Options& options) {
       1)
     return Fail(ErrorKind::kUsage, "route: give one of --prompt TEXT, --tokens IDS and --file TEXT");
   CMF_TRY(const OpenedSource source, OpenCmf(cli, options.model));
+  CMF_CHECK(CheckRunnable(source));
   if (!options.file.empty()) return RoutePassages(cli, options, source);
   std::vector<TokenId> tokens;
   if (options.prompt.empty()) {

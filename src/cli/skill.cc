@@ -1,10 +1,12 @@
 // cmforge skill list, add, remove: the skills of a .cmf file, changed in place and append-only.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/cmf_argument.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/input.h"
 #include "cli/skill_commands.h"
 #include "cli/specialist_flags.h"
 #include "open/quality.h"
@@ -26,24 +28,33 @@ uint64_t BytesOf(const TensorSource& source, const std::vector<std::string>& nam
   return bytes;
 }
 
+uint64_t BytesOf(const TensorSource& source) {
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : source.tensors()) bytes += tensor.nbytes;
+  return bytes;
+}
+
 Result<int> List(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, OpenCmf(cli, options.model));
   const auto& skills = source.cmf->header().skills;
   Json list = Json::array();
   for (const std::string& id : SkillIds(*source.tensors, skills)) {
     const auto it = std::find_if(skills.begin(), skills.end(), [&](const auto& s) { return s.id == id; });
+    const bool is_bound =
+        it != skills.end() && it->base_dir_hash.has_value();  // all of the file is this skill's
     const auto names = ReplacedTensors(*source.tensors, id, skills);
-    const uint64_t bytes = BytesOf(*source.tensors, names, id);
+    const size_t count = is_bound ? source.tensors->tensors().size() : names.size();
+    const uint64_t bytes = is_bound ? BytesOf(*source.tensors) : BytesOf(*source.tensors, names, id);
     Json json = it != skills.end() ? cmf::SkillToJson(*it) : Json{{"id", id}};
     if (json.contains("selection")) {  // its numbers are for programs: `info --header` has them
       json["selection"].erase("mean");
       json["selection"].erase("basis");
     }
-    json["tensors"] = names.size();
+    json["tensors"] = count;
     json["bytes"] = bytes;
     json["is_routable"] = it != skills.end() && IsRoutable(*it);
     if (!cli.common.json) {
-      fmt::print("{:<16} {:>4} tensors, {:>9}{}{}{}, quality {}\n", id, names.size(),
+      fmt::print("{:<16} {:>4} tensors, {:>9}{}{}{}, quality {}\n", id, count,
                  HumanBytes(static_cast<double>(bytes)),
                  it != skills.end() && IsRoutable(*it)
                      ? fmt::format(", routable by layer {}", it->selection->phi_layer)
@@ -84,7 +95,7 @@ Result<std::vector<std::vector<TokenId>>> PromptsOf(const Tokenizer& tokenizer, 
 /// The subspace of the prompts in a file.
 Result<cmf::SkillSelection> SelectionFrom(const Cli& cli, const OpenedSource& source,
                                           const Options& options) {
-  CMF_TRY(const std::string text, ReadTextFile(options.prompts));
+  CMF_TRY(const std::string text, ReadUtf8File(options.prompts));
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   ComputeFlags compute;
   compute.compute = "exact";  // as `route` looks at prompts
@@ -103,9 +114,15 @@ Result<cmf::SkillSelection> SelectionFrom(const Cli& cli, const OpenedSource& so
   return selection;
 }
 
+/// A text is measured; a JSON object is a figure that comes with its evidence.
 Result<Json> QualityOf(const Cli& cli, const OpenedSource& source, const TensorSource& grafted,
                        const Task& task, const std::string& file) {
-  CMF_TRY(const std::string text, ReadTextFile(file));
+  CMF_TRY(const std::string text, ReadUtf8File(file));
+  if (file.ends_with(".json")) {
+    CMF_TRY(Json quality, ParseJson(text, file));
+    if (auto status = CheckSkillQuality(quality); !status) return Fail(std::move(status).error().In(file));
+    return quality;
+  }
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   const auto pool = cli.common.MakePool();
   CMF_TRY(const auto backbone, LoadModelOver(cli, source, source.tensors, 0, {}, pool));
@@ -117,7 +134,7 @@ Result<Json> QualityOf(const Cli& cli, const OpenedSource& source, const TensorS
 }
 
 Result<int> Add(const Cli& cli, const Options& options) {
-  CMF_CHECK(cmf::CheckSkillId(options.id));
+  CMF_CHECK(CheckNewSkillId(options.id));
   CMF_TRY(const OpenedSource source, OpenCmf(cli, options.model));
   if (source.cmf->is_skill_file()) {
     return Fail(
@@ -181,6 +198,24 @@ Result<int> Remove(const Cli& cli, const Options& options) {
 
 }  // namespace
 
+Result<void> CheckNewSkillId(const std::string& id) {
+  CMF_CHECK(cmf::CheckSkillId(id));
+  if (id == "none" || id == "backbone" || id == "auto")
+    return Fail(ErrorKind::kUsage,
+                fmt::format("skill id '{}': this word asks for another thing: take another", id));
+  return {};
+}
+
+CLI::Validator MinDelta() {
+  return {[](std::string& text) {
+            double value = -1;
+            return CLI::detail::lexical_cast(text, value) && value >= 0 && std::isfinite(value)
+                       ? std::string()
+                       : fmt::format("'{}' is not a number of 0 or more", text);
+          },
+          "NUMBER"};
+}
+
 void AddSkill(Cli& cli) {
   CLI::App* group = cli.AddGroup("skill", "The skills of a file", "cmforge skill list model.cmf");
   {
@@ -206,21 +241,27 @@ void AddSkill(Cli& cli) {
     command
         ->add_option("--min-delta", options->min_delta,
                      "Leave out tensors whose relative change is at most this (default 0)")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--prompts", options->prompts, "Texts it is for, one a line: makes it routable");
+        ->check(MinDelta());
+    CLI::Option* prompts =
+        command->add_option("--prompts", options->prompts, "Texts it is for, one a line: makes it routable");
     command
         ->add_option("--prompt-tokens", options->prompt_tokens,
                      "Cut the prompts' file into passages of this many tokens instead of lines")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::PositiveNumber)
+        ->needs(prompts);
     command
         ->add_option("--phi-layer", options->phi_layer,
                      "Layer whose hidden states route (default: at two thirds)")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::NonNegativeNumber)
+        ->needs(prompts);
     command->add_option("--rank", options->rank, "Dimensions of the routing subspace")
         ->check(CLI::Range(int64_t{0}, int64_t{64}))
+        ->needs(prompts)
         ->capture_default_str();
-    command->add_option("--quality", options->quality,
-                        "Held-out text: perplexity without and with the skill");
+    command->add_option(
+        "--quality", options->quality,
+        "Held-out text: perplexity without and with the skill; or a .json with measured figures and "
+        "their evidence");
     command->add_option("--task", options->task, "The task mask it is used with");
     command->callback([&cli, options] { cli.action = [&cli, options] { return Add(cli, *options); }; });
   }

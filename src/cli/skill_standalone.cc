@@ -77,6 +77,7 @@ Result<int> Export(const Cli& cli, const Options& options) {
     return Fail(ErrorKind::kUsage,
                 fmt::format("skill: the output's name '{}' cannot serve as its id: give one with --id", id));
   }
+  CMF_CHECK(CheckNewSkillId(id));
   const cmf::ExportedSkill skill{id, options.name.empty() ? id : options.name,
                                  std::filesystem::path(specialist.path).filename().string()};
   CMF_TRY(const cmf::WriteSummary summary,
@@ -115,7 +116,7 @@ void AddStandaloneSkill(Cli& cli, CLI::App* group) {
     command
         ->add_option("--min-delta", options->min_delta,
                      "Keep the base's tensor where the relative change is at most this")
-        ->check(CLI::NonNegativeNumber);
+        ->check(MinDelta());
     command->callback([&cli, options] { cli.action = [&cli, options] { return Bake(cli, *options); }; });
   }
   {

@@ -2,6 +2,7 @@
 #include "open/mask_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/mapped_file.h"
@@ -25,6 +26,8 @@ Result<Rows> ReadBits(const fs::path& path, std::initializer_list<int64_t> allow
                                                ShapeText(array.shape), what, *allowed.begin(), bits));
   }
   const std::vector<float> values = array.ToFloats();
+  if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }))
+    return Fail(ErrorKind::kCorrupt, fmt::format("{}: has NaN: an element is 0 or it is not", path.string()));
   Rows rows(static_cast<size_t>(array.shape[0]));
   for (size_t r = 0; r < rows.size(); ++r) {
     rows[r].resize(static_cast<size_t>((bits + 7) / 8));
@@ -32,6 +35,11 @@ Result<Rows> ReadBits(const fs::path& path, std::initializer_list<int64_t> allow
       if (values[r * static_cast<size_t>(bits) + i] != 0)
         rows[r][i / 8] |= static_cast<uint8_t>(1u << (i % 8));
     }
+  }
+  if (std::none_of(values.begin(), values.end(), [](float v) { return v != 0; })) {
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: none of the {} is kept: an element that is not 0 stays on", path.string(), what));
   }
   return rows;
 }

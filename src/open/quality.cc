@@ -1,6 +1,7 @@
 // Held-out measurements.
 #include "open/quality.h"
 
+#include "cmf/masks.h"
 #include "cmf/signature.h"
 #include "generate/perplexity.h"
 
@@ -34,6 +35,24 @@ Json SkillQuality(const HeldOut& measured) {
           {"overlaid", measured.value},
           {"n_samples", measured.tokens},
           {"dataset_sha256", measured.sha256}};
+}
+
+Result<void> CheckSkillQuality(const Json& quality) {
+  if (quality.is_null()) return {};
+  const auto part = [&](const char* key) {
+    return quality.is_object() ? quality.value(key, Json()) : Json();
+  };
+  // The same evidence as a mask's, under a skill's names.
+  const Json as_mask = {{"metric", part("metric")},
+                        {"value", part("overlaid")},
+                        {"baseline_dense", part("backbone")},
+                        {"n_samples", 1},
+                        {"dataset_sha256", part("dataset_sha256")}};
+  if (cmf::CheckQuality(as_mask)) return {};
+  return Fail(ErrorKind::kUsage,
+              "quality: a figure needs metric, backbone, overlaid and dataset_sha256 (64 hex digits) of "
+              "held-out data, or "
+              "null for not measured");
 }
 
 }  // namespace cmforge

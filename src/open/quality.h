@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/result.h"
 #include "model/language_model.h"
 #include "text/tokenizer.h"
 
@@ -24,5 +25,9 @@ Result<HeldOut> MeasureHeldOut(const LanguageModel& baseline, const LanguageMode
 [[nodiscard]] Json MaskQuality(const HeldOut& measured);
 /// As a skill's record has it (spec 9).
 [[nodiscard]] Json SkillQuality(const HeldOut& measured);
+
+/// A skill's held-out contract: null, or metric, backbone, overlaid and dataset_sha256. Fails: kUsage naming what a figure
+/// needs: without its evidence it is not written.
+Result<void> CheckSkillQuality(const Json& quality);
 
 }  // namespace cmforge

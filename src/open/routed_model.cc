@@ -177,8 +177,9 @@ class RoutedModel final : public LanguageModel {
             Prefill(ModelOf(next), *fresh, sequence.consumed, item.active, specialists_->control()));
     sequence.inner = std::move(fresh);
     sequence.skill = next;
-    specialists_->control().Info(next ? fmt::format("skill '{}' from here on", candidates_[*next].skill->id)
-                                      : "no skill from here on");
+    specialists_->control().Info(fmt::format(
+        "{} from token {} on", next ? fmt::format("skill '{}'", candidates_[*next].skill->id) : "no skill",
+        sequence.consumed.size()));
     if (item.logits == LogitRows::kLast) result.logits = std::move(row);
     return result;
   }

@@ -133,6 +133,7 @@ Result<Ranking> RankSkills(const LanguageModel& backbone, const cmf::Header& hea
                            std::span<const TokenId> tokens, const RunControl& control) {
   std::vector<int64_t> layers;
   std::string reasons;
+  bool has_problem = false;  // a subspace that is there and cannot be used
   const int64_t visits = backbone.config().num_layers * backbone.config().num_loops;
   const auto can_route = [&](const cmf::SkillRecord& skill) {
     return IsRoutable(skill) && skill.selection->phi_layer < visits;
@@ -142,6 +143,7 @@ Result<Ranking> RankSkills(const LanguageModel& backbone, const cmf::Header& hea
       reasons += fmt::format(
           "{}'{}' {}", reasons.empty() ? "" : ", ", skill.id,
           skill.selection_problem.empty() ? "has no subspace that can be used" : skill.selection_problem);
+      has_problem = has_problem || skill.selection || !skill.selection_problem.empty();
       continue;
     }
     const int64_t layer = skill.selection->phi_layer;
@@ -151,7 +153,11 @@ Result<Ranking> RankSkills(const LanguageModel& backbone, const cmf::Header& hea
     return Fail(ErrorKind::kUsage, fmt::format("routing: no skill can be routed to: {}",
                                                reasons.empty() ? "the file has none" : reasons));
   }
-  if (!reasons.empty()) control.Warn(fmt::format("routing: left out: {}", reasons));
+  if (has_problem) {
+    control.Warn(fmt::format("routing: left out: {}", reasons));
+  } else if (!reasons.empty()) {
+    control.Info(fmt::format("routing: left out: {}", reasons));
+  }
   CMF_TRY(const LayerMeans means, MeanHidden(backbone, tokens, layers, control));
   Ranking ranking;
   for (const cmf::SkillRecord& skill : header.skills) {

@@ -190,12 +190,18 @@ Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorS
   }
   control.Report("comparing", static_cast<int64_t>(all.size()), static_cast<int64_t>(all.size()));
   if (grafted->tensors().empty()) {
-    return Fail(ErrorKind::kUsage,
-                graft.unchanged > 0
-                    ? fmt::format("{}: all {} tensors are the backbone's: there is nothing to add",
-                                  donor->path(), graft.unchanged)
-                    : fmt::format("{}: has no tensor of {}: a donor must be of the same backbone",
-                                  donor->path(), backbone.path()));
+    std::string fact =
+        fmt::format("all {} tensors are the backbone's: there is nothing to add", graft.unchanged);
+    if (graft.unchanged > 0 && options.min_delta > 0) {
+      fact = fmt::format("all {} tensors are within {} of the backbone's: give a smaller --min-delta",
+                         graft.unchanged, options.min_delta);
+    } else if (graft.unchanged == 0 && options.layers) {
+      fact = fmt::format("has no tensor of {} in layers {} to {}", backbone.path(), options.layers->first,
+                         options.layers->second);
+    } else if (graft.unchanged == 0) {
+      fact = fmt::format("has no tensor of {}: a donor must be of the same backbone", backbone.path());
+    }
+    return Fail(ErrorKind::kUsage, fmt::format("{}: {}", donor->path(), fact));
   }
   if (!unknown.empty()) {
     control.Warn(fmt::format("{}: {} tensors are not in the backbone and were left out, '{}' first",

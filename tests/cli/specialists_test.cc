@@ -1,5 +1,6 @@
 // Tasks, skills and routing through the program.
 #include <algorithm>
+#include <cmath>
 
 #include "base/npy.h"
 #include "cli/program.h"
@@ -90,6 +91,21 @@ TEST_F(SpecialistsCli, MasksAreAddedListedAndRemovedInPlace) {
   EXPECT_EQ(claimed.status, 2) << "a figure without its evidence";
   EXPECT_NE(claimed.err.find("baseline_dense"), std::string::npos) << claimed.err;
 
+  EXPECT_TRUE(WriteNpy(
+      Path("nan.npy"),
+      NpyArray::FromFloats({layers, width}, std::vector<float>(static_cast<size_t>(layers * width), NAN))));
+  EXPECT_EQ(Run({"mask", "add", model, "--name", "nan", "--keep", Path("nan.npy")}).status, 4);
+  EXPECT_TRUE(WriteNpy(
+      Path("off.npy"),
+      NpyArray::FromBools({layers, width}, std::vector<int32_t>(static_cast<size_t>(layers * width)))));
+  EXPECT_EQ(Run({"mask", "add", model, "--name", "off", "--keep", Path("off.npy")}).status, 2)
+      << "a mask that keeps nothing";
+  std::ofstream(Path("latin.txt")) << "caf\xe9";
+  const Ran latin = Run(
+      {"mask", "add", model, "--name", "latin", "--keep", Path("half.npy"), "--quality", Path("latin.txt")});
+  EXPECT_EQ(latin.status, 4);
+  EXPECT_NE(latin.err.find("latin.txt"), std::string::npos) << latin.err;
+
   EXPECT_EQ(Run({"mask", "remove", model, "prose"}).status, 3);
   ASSERT_EQ(Run({"mask", "remove", model, "half"}).status, 0);
   EXPECT_TRUE(Info(model)["masks"].empty());
@@ -172,6 +188,9 @@ TEST_F(SpecialistsCli, ASkillFromADonorAndItsWayAsAFile) {
   const Ran run = Run({"run", Path("law.cmf"), "--prompt", "x"});
   EXPECT_EQ(run.status, Run({"logits", Path("law.cmf"), "--tokens", "3"}).status);
   EXPECT_NE(Run({"logits", Path("law.cmf"), "--tokens", "3"}).err.find("skill apply"), std::string::npos);
+  EXPECT_NE(Run({"route", Path("law.cmf"), "--tokens", "3"}).err.find("skill apply"), std::string::npos);
+  EXPECT_EQ(Run({"skill", "list", Path("law.cmf"), "--json"}).json()["skills"][0]["tensors"],
+            Info(Path("law.cmf"))["tensors"].size());
   EXPECT_EQ(
       Run({"skill", "export", Path("specialist.cmf"), "--base", base, "-o", Path("x.cmf"), "--id", "../x"})
           .status,
@@ -191,7 +210,38 @@ TEST_F(SpecialistsCli, ASkillFromADonorAndItsWayAsAFile) {
   EXPECT_EQ(Run({"verify", base}).status, 0);
   EXPECT_EQ(Run({"skill", "add", base, "--from", donor, "--id", "../law"}).status, 2);
   EXPECT_EQ(Run({"skill", "add", base, "--from", base, "--id", "same"}).status, 2) << "nothing changed";
+  for (const char* word : {"none", "auto", "backbone"})
+    EXPECT_EQ(Run({"skill", "add", base, "--from", donor, "--id", word}).status, 2) << word;
+  for (const char* delta : {"nan", "inf", "-1", "x"})
+    EXPECT_EQ(Run({"skill", "add", base, "--from", donor, "--id", "a", "--min-delta", delta}).status, 2)
+        << delta;
+  const Ran far = Run({"skill", "add", base, "--from", donor, "--id", "a", "--min-delta", "1e9"});
+  EXPECT_EQ(far.status, 2);
+  EXPECT_NE(far.err.find("--min-delta"), std::string::npos) << far.err;
+  EXPECT_EQ(Run({"skill", "add", base, "--from", donor, "--id", "a", "--phi-layer", "1"}).status, 2)
+      << "nothing to route by without prompts";
+  std::ofstream(Path("claim.json")) << R"({"metric":"ppl","backbone":21.4,"overlaid":17.9})";
+  const Ran claim =
+      Run({"skill", "add", base, "--from", donor, "--id", "a", "--quality", Path("claim.json")});
+  EXPECT_EQ(claim.status, 2) << "a figure without its evidence";
+  EXPECT_NE(claim.err.find("dataset_sha256"), std::string::npos) << claim.err;
+  std::ofstream(Path("figure.json"))
+      << R"({"metric":"ppl","backbone":21.4,"overlaid":17.9,"dataset_sha256":")" << std::string(64, 'a')
+      << R"("})";
+  ASSERT_EQ(
+      Run({"skill", "add", base, "--from", donor, "--id", "law", "--quality", Path("figure.json")}).status,
+      0);
+  EXPECT_EQ(Run({"skill", "list", base, "--json"}).json()["skills"][0]["quality"]["overlaid"], 17.9);
   EXPECT_EQ(Run({"skill", "add", base, "--from", Path("none"), "--id", "a"}).status, 3);
+  const Json arch = Info(base)["header"]["arch"];
+  ASSERT_EQ(Run({"mask", "add", base, "--name", "m", "--keep",
+                 Keep("m.npy", arch["num_layers"], arch["intermediate_size"], 2)})
+                .status,
+            0);
+  ASSERT_EQ(Run({"skill", "add", base, "--from", donor, "--id", "masked", "--task", "m"}).status, 0);
+  EXPECT_NE(Run({"export", base, "--output", Path("hf"), "--skill", "masked"}).err.find("--task m"),
+            std::string::npos)
+      << "the mask a skill is used with is not left out silently";
   const Ran stale = Run({"skill", "apply", base, Path("law.cmf"), "-o", Path("no.cmf")});
   EXPECT_EQ(stale.status, 2);
   EXPECT_NE(stale.err.find("adding or removing a skill changes the hash"), std::string::npos) << stale.err;
