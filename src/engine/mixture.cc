@@ -124,7 +124,6 @@ void RunMixture(Pass& pass, const Mixture& moe, int64_t visit, const float* in, 
   work.jobs.clear();
   const auto add_job = [&](const Linear& linear, Activations& input, const std::vector<int32_t>& rows,
                            size_t e, float* to) {
-    Observe(pass, linear, input);
     MatMulJob job;
     job.weight = &linear.weight;
     job.input = &input;
@@ -132,6 +131,7 @@ void RunMixture(Pass& pass, const Mixture& moe, int64_t visit, const float* in, 
     job.out_stride = linear.rows();
     job.tokens =
         std::span(rows).subspan(static_cast<size_t>(begin[e]), static_cast<size_t>(begin[e + 1] - begin[e]));
+    Observe(pass, linear, input, job.tokens);
     work.jobs.push_back(job);
   };
   for (size_t e = 0; e < experts; ++e) {

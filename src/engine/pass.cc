@@ -11,6 +11,16 @@ void Observe(Pass& pass, const Linear& linear, const Activations& input) {
   pass.observer->OnLinearInput(linear.name, std::span(input.data(), count), input.cols());
 }
 
+void Observe(Pass& pass, const Linear& linear, const Activations& input, std::span<const int32_t> rows) {
+  if (pass.observer == nullptr || !pass.observer->wants_linear_inputs()) return;
+  std::vector<float> seen;
+  for (const int32_t row : rows) {
+    const float* from = input.data() + row * input.cols();
+    seen.insert(seen.end(), from, from + input.cols());
+  }
+  pass.observer->OnLinearInput(linear.name, seen, input.cols());
+}
+
 void Multiply(Pass& pass, Activations& input, std::span<const Product> products) {
   auto& jobs = pass.work.jobs;
   jobs.clear();

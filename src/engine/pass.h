@@ -100,6 +100,8 @@ void Multiply(Pass& pass, Activations& input, std::initializer_list<Product> pro
 
 /// Tells the observer what an operator reads.
 void Observe(Pass& pass, const Linear& linear, const Activations& input);
+/// The same where only those rows of `input` reach the operator.
+void Observe(Pass& pass, const Linear& linear, const Activations& input, std::span<const int32_t> rows);
 
 /// out[row] = rms_norm(in[row]) * weight.
 void NormRows(Pass& pass, const float* in, const NormWeight& weight, int64_t rows, float* out);
