@@ -138,6 +138,7 @@ void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float*
     const int64_t rows = end - r < kStreams ? end - r : kStreams;
     Row row[kStreams];
     Vec16 sums[kStreams];
+#pragma GCC unroll 4
     for (int i = 0; i < kStreams; ++i) {
       row[i].Begin(w, r + (i < rows ? i : rows - 1), i > 0 ? &row[i - 1] : nullptr);
       sums[i] = Zero();
@@ -154,11 +155,13 @@ void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float*
         for (int k = 0; k < 4; ++k) sums[i] = Fma(weights[k], LoadF32(x + c + 16 * k), sums[i]);
       }
     }
-    for (int64_t i = 0; i < rows; ++i) {
-      if (whole < w.cols) {
-        ForTail(w, r + i, whole, x, [&](Vec16 a, Vec16 b) { sums[i] = Fma(a, b, sums[i]); });
-      }
-      out[r - begin + i] = Tree(sums[i]);
+    // Constant indices, or the sums would lie in memory.
+#pragma GCC unroll 4
+    for (int i = 0; i < kStreams; ++i) {
+      if (i >= rows) break;
+      Vec16 sum = sums[i];
+      if (whole < w.cols) ForTail(w, r + i, whole, x, [&](Vec16 a, Vec16 b) { sum = Fma(a, b, sum); });
+      out[r - begin + i] = Tree(sum);
     }
   }
 }

@@ -2,6 +2,8 @@
 // 16 entries are permuted in registers, larger ones gathered from L1.
 #include "kernels/stored.h"
 
+#include <type_traits>
+
 #include "kernels/avx2/avx2.h"
 
 namespace cmforge {
@@ -87,7 +89,16 @@ class PaletteTable {
       index = _mm256_cvtepu8_epi32(LoadWord(p));
     } else {
       uint64_t word = 0;
-      __builtin_memcpy(&word, p, kBits);
+      if constexpr (kBits == 3 ||
+                    kBits == 6) {  // in two loads: a copy of such a size would go through memory
+        std::conditional_t<kBits == 3, uint16_t, uint32_t> low_part;
+        std::conditional_t<kBits == 3, uint8_t, uint16_t> high_part;
+        __builtin_memcpy(&low_part, p, sizeof low_part);
+        __builtin_memcpy(&high_part, p + sizeof low_part, sizeof high_part);
+        word = low_part | static_cast<uint64_t>(high_part) << (8 * sizeof low_part);
+      } else {
+        __builtin_memcpy(&word, p, kBits);
+      }
       constexpr int kHalf =
           kBits > 4 ? 4 * kBits : 0;  // 48 bits do not fit a lane: four codes from each half
       const __m128i low = _mm_set1_epi32(static_cast<int>(static_cast<uint32_t>(word)));

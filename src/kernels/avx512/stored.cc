@@ -97,11 +97,12 @@ class PaletteTable {
       low = _mm512_permutexvar_epi8(codes, LoadBytes(low_));
       high = _mm512_permutexvar_epi8(codes, LoadBytes(high_));
     }
-    const __m512i first = _mm512_unpacklo_epi8(low, high), second = _mm512_unpackhi_epi8(low, high);
-    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(first));
-    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(first, 1));
-    out[2] = _mm512_cvtph_ps(_mm512_castsi512_si256(second));
-    out[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(second, 1));
+    // Through memory: widening a half of a register costs two shuffles, widening a load none.
+    alignas(64) std::byte halves[128];
+    _mm512_store_si512(halves, _mm512_unpacklo_epi8(low, high));
+    _mm512_store_si512(halves + 64, _mm512_unpackhi_epi8(low, high));
+    __asm__("" : "+m"(halves));
+    for (int k = 0; k < 4; ++k) out[k] = LoadF16(halves + 32 * k);
   }
 
  private:
