@@ -42,8 +42,9 @@ Cli::Cli()
 void Cli::AddCommonFlags(CLI::App* command) {
   command->add_option("--threads", common.threads, "Threads to use (default: usable cores)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--isa", common.isa,
-                      "Kernels to use: reference, avx2, avx512, neon (default: the best here)");
+  command->add_option(
+      "--isa", common.isa,
+      "Kernels to use: reference, avx2, avx512, amx, neon, neon-i8mm (default: the best here)");
   command->add_flag("--json", common.json, "Print one JSON object on stdout");
   command->add_flag("--no-mmap,--hot", common.no_mmap,
                     "Copy files to memory on huge pages instead of mapping them: decodes faster, costs their "

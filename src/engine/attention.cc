@@ -10,7 +10,8 @@ namespace {
 // Softmax is accumulated separately in segments of this many positions, counted from position 0, and the
 // segments are merged in order: long contexts can be cut between threads without changing a bit.
 constexpr int64_t kSegment = 1024;
-constexpr int64_t kQueriesPerTask = 16;
+// Queries that share the unpacking of a page, at most and, where that leaves threads idle, at least.
+constexpr int64_t kMostQueriesPerTask = 64, kLeastQueriesPerTask = 16;
 
 /// log(1 + e^x) without overflow.
 float Softplus(float x) {
@@ -158,7 +159,7 @@ class Runner {
   }
 
   void Attend() {
-    const int64_t rows_per_task = std::max<int64_t>(1, kQueriesPerTask / group_);
+    const int64_t rows_per_task = RowsPerTask();
     std::vector<Task> tasks;
     for (const RowSpan& span : pass_.spans) {
       // A layer whose keys another one was to store, but a mask switched that one off, sees nothing.
@@ -200,7 +201,7 @@ class Runner {
         const Task& task = *(next - 1);
         AttendQuery* state = states.data() + index * queries;
         Prepare(task, state, parts_ + index * queries * dim_);
-        AttendSegment(task, state, task.first / kSegment + index - task.part);
+        AttendSegment(task, state, task.first / kSegment + index - task.part, nullptr);
       });
       for (const Task& task : tasks) {
         AttendQuery* whole = states.data() + task.part * queries;
@@ -212,10 +213,14 @@ class Runner {
       }
       return;
     }
-    parts_ = pass_.work.attend_parts.Get(threads * queries * 2 * dim_);
+    // By thread: an unpacked page, states of the queries for the whole and for a segment.
+    const int64_t page = UnpackedFloats(Cache(pass_.spans.front()).layout());
+    const int64_t by_thread = page + queries * 2 * dim_;
+    parts_ = pass_.work.attend_parts.Get(threads * by_thread);
     const auto run = [&](int64_t index, int worker) {
       const Task& task = tasks[static_cast<size_t>(index)];
-      float* memory = parts_ + worker * queries * 2 * dim_;
+      float* unpacked = parts_ + worker * by_thread;
+      float* memory = unpacked + page;
       std::vector<AttendQuery> whole(static_cast<size_t>(queries)), part(whole.size());
       Prepare(task, whole.data(), memory);
       for (int64_t s = 0; s < task.segments(); ++s) {
@@ -227,7 +232,7 @@ class Runner {
             AttendBegin(part[static_cast<size_t>(n)], dim_);
           }
         }
-        AttendSegment(task, into, task.first / kSegment + s);
+        AttendSegment(task, into, task.first / kSegment + s, unpacked);
         if (s > 0) {
           for (size_t n = 0; n < static_cast<size_t>(task.count * group_); ++n)
             AttendMerge(whole[n], part[n], dim_);
@@ -242,6 +247,14 @@ class Runner {
     } else {
       pass_.pool().Run(count, run);
     }
+  }
+
+  /// As many as share a page, but enough tasks for all threads.
+  [[nodiscard]] int64_t RowsPerTask() const {
+    int64_t queries = kMostQueriesPerTask;
+    const auto tasks = [&] { return pass_.rows * group_ / queries * a_.kv_heads; };
+    while (queries > kLeastQueriesPerTask && tasks() < 4 * pass_.pool().threads()) queries /= 2;
+    return std::max<int64_t>(1, queries / group_);
   }
 
   [[nodiscard]] bool HasLiveHead(const RowSpan& span, int64_t kv_head) const {
@@ -278,7 +291,7 @@ class Runner {
     }
   }
 
-  void AttendSegment(const Task& task, AttendQuery* states, int64_t segment) const {
+  void AttendSegment(const Task& task, AttendQuery* states, int64_t segment, float* unpacked) const {
     const KvCache& cache = Cache(*task.span);
     AttendArgs args;
     args.layout = &cache.layout();
@@ -291,6 +304,7 @@ class Runner {
     args.first_page = cache.first_page();
     args.begin = std::max(segment * kSegment, task.first / kPagePositions * kPagePositions);
     args.end = std::min((segment + 1) * kSegment, task.last + 1);
+    args.unpacked = unpacked;
     pass_.kernels.attend(args);
   }
 

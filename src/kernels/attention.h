@@ -55,7 +55,15 @@ struct AttendArgs {
   int64_t head_offset = 0;                  // of this kv head inside a page block
   int64_t first_page = 0;
   int64_t begin = 0, end = 0;  // positions to visit; begin is a multiple of 64
+  float* unpacked =
+      nullptr;  // 64-byte aligned room for UnpackedFloats(), or null: then many queries take longer
 };
+
+/// Keys or values of one head's page as f32.
+[[nodiscard]] inline int64_t UnpackedFloats(const KvPageLayout& layout) {
+  const int64_t dim = layout.key_dim > layout.value_dim ? layout.key_dim : layout.value_dim;
+  return kPagePositions * dim;
+}
 
 /// Empty state.
 void AttendBegin(AttendQuery& query, int64_t value_dim);

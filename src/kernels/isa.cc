@@ -7,9 +7,35 @@
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace cmforge {
+
+#if defined(__x86_64__)
+namespace {
+
+/// Whether the processor has tile registers for int8, and the kernel lets this process use them.
+bool HasTiles() {
+#if defined(__linux__)
+  static const bool has_tiles = [] {
+    constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;  // of leaf 7, edx
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, a state component
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return has_tiles;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+#endif
 
 std::string_view IsaName(Isa isa) {
   switch (isa) {
@@ -19,6 +45,8 @@ std::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
     case Isa::kNeon:
       return "neon";
     case Isa::kNeonI8mm:
@@ -27,7 +55,11 @@ std::string_view IsaName(Isa isa) {
   return "?";
 }
 
-std::string_view FloatIsaName(Isa isa) { return IsaName(isa == Isa::kNeonI8mm ? Isa::kNeon : isa); }
+std::string_view FloatIsaName(Isa isa) {
+  if (isa == Isa::kAmx) isa = Isa::kAvx512;
+  if (isa == Isa::kNeonI8mm) isa = Isa::kNeon;
+  return IsaName(isa);
+}
 
 bool RunsHere(Isa isa) {
   switch (isa) {
@@ -42,6 +74,8 @@ bool RunsHere(Isa isa) {
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
              __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
+    case Isa::kAmx:
+      return RunsHere(Isa::kAvx512) && HasTiles();
 #endif
 #if defined(__aarch64__) && defined(__linux__)
     case Isa::kNeon:

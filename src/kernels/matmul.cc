@@ -73,7 +73,7 @@ void ArrangeTokens(const KernelTable& table, KernelContext& context, std::span<P
     if (plan.tokens.count < kManyTokens) {
       arrange(0, plan.tokens.count);
     } else {
-      context.pool().ForRanges(plan.tokens.count, 1, arrange);
+      context.pool().ForRanges(plan.tokens.count, kArrangeGrain, arrange);
     }
   }
 }
@@ -196,6 +196,7 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
     if (plan.is_gathered())
       gathered = std::max(gathered, plan.live->BlockBytes(LiveGroups::BlockRows(count)));
     plan.tokens.wants_prefetch = wants_prefetch;
+    plan.tokens.has_tiles = context.isa() == Isa::kAmx;
     plan.first_task = tasks;
     plan.rows_per_task =
         RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads(), region_rows);

@@ -30,6 +30,8 @@ inline constexpr int64_t kGroupSize = 32;  // columns that share an activation s
 inline constexpr int64_t kPartials = 16;   // partial sums of a product
 inline constexpr int64_t kGroupPad = 4;    // a quantized row has groups of zeros up to a multiple of this
 
+inline constexpr int64_t kArrangeGrain = 16;
+
 /// What the unsigned codes of an unpacked row are counted from.
 enum class ZeroPoint : uint8_t { k8, k127, k128 };
 inline constexpr int32_t kZeroPoints[3] = {8, 127, 128};
@@ -91,6 +93,7 @@ struct TokenRows {
   int64_t count = 0;
   const std::byte* arranged = nullptr;  // what KernelTable::arrange made of these tokens, or null
   bool wants_prefetch = false;          // WantsPrefetch()
+  bool has_tiles = false;               // Isa::kAmx was chosen
 
   [[nodiscard]] int64_t Row(int64_t i) const { return index != nullptr ? index[i] : i; }
 };
@@ -116,6 +119,7 @@ struct KernelTable {
   /// Some products read few tokens in an order of their own, which is made once for all their tasks: its
   /// size, 0 when the product reads the groups, and the making into 64-byte aligned memory.
   int64_t (*arranged_bytes)(const WeightLayout& w, int64_t tokens);
+  /// Ranges of tokens begin at multiples of kArrangeGrain.
   void (*arrange)(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out);
   /// Scratch that one task needs, and the number of rows that tasks are multiples of.
   int64_t (*scratch_bytes)(const WeightLayout& w, int64_t tokens, bool is_exact);

@@ -11,6 +11,7 @@ const KernelTable& TableOf(Isa isa) {
       return kReferenceTable;
 #if defined(__x86_64__)
     case Isa::kAvx512:
+    case Isa::kAmx:  // TokenRows::has_tiles makes the difference
       return kAvx512Table;
     case Isa::kAvx2:
       return kAvx2Table;

@@ -46,6 +46,7 @@ struct Problem {
   std::vector<float> Run(const FloatKernels& kernels, int64_t group, int64_t range, float softcap) const {
     std::vector<float> out(static_cast<size_t>(queries * layout.value_dim)), acc(out.size()),
         part(out.size());
+    std::vector<float> room(static_cast<size_t>(UnpackedFloats(layout)));
     std::vector<AttendQuery> whole(static_cast<size_t>(queries));
     for (int64_t n = 0; n < queries; ++n) {
       auto& query = whole[static_cast<size_t>(n)];
@@ -71,6 +72,7 @@ struct Problem {
         args.count = count;
         args.pages = page_pointers.data();
         args.begin = begin;
+        if (group > 4) args.unpacked = room.data();
         args.end = std::min(positions, begin + range);
         kernels.attend(args);
         for (int64_t i = 0; i < count; ++i) {
@@ -116,7 +118,7 @@ TEST(Attention, MatchesSoftmaxForEveryCacheTypeShapeAndInstructionSet) {
          {std::pair<int64_t, int64_t>{16, 16}, {32, 32}, {80, 80}, {20, 33}, {128, 128}}) {
       for (const int64_t window : {0, 1, 8, 100}) {
         for (const int64_t positions : {1, 15, 64, 65, 200}) {
-          const int64_t queries = std::min<int64_t>(positions, 7);
+          const int64_t queries = std::min<int64_t>(positions, 11);
           const Problem problem(type, key_dim, value_dim, positions, queries, window);
           for (const float softcap : {0.0f, 2.0f}) {
             const auto want = problem.Want(softcap);
@@ -139,10 +141,10 @@ TEST(Attention, MatchesSoftmaxForEveryCacheTypeShapeAndInstructionSet) {
 
 TEST(Attention, GroupingOfQueriesChangesNoBitAndKeyRangesMerge) {
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8}) {
-    const Problem problem(type, 48, 48, 300, 11, 0);
+    const Problem problem(type, 48, 48, 300, 75, 0);
     const auto& kernels = *FloatKernelsThatRun().back();
     const auto want = problem.Run(kernels, 1, 1024, 0);
-    for (const int64_t group : {2, 3, 4, 7, 11}) {
+    for (const int64_t group : {2, 3, 4, 7, 11, 75}) {
       const auto got = problem.Run(kernels, group, 1024, 0);
       EXPECT_EQ(0, std::memcmp(want.data(), got.data(), got.size() * sizeof(float))) << group;
     }

@@ -1,5 +1,5 @@
 // Brings activations into the order in which the products read them, once for all tasks of a product: units for
-// few tokens (rows.h), tiles for many (panel.h).
+// few tokens (rows.h), tiles for many (blocks.h).
 #include "kernels/avx512/integer.h"
 
 namespace cmforge {
@@ -47,22 +47,37 @@ void ArrangeRow(const QuantizedGroup* groups, int64_t count, int32_t zero, UnitI
   }
 }
 
-/// Tokens [begin, end) of `x` into their tiles.
+/// Tokens [begin, end) of `x`, whole tiles of them, in the order of the encoding's codes.
 void ArrangeTiles(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end,
-                  avx512::TileGroup* out) {
-  const auto zero = static_cast<int>(w.zero);
-  for (int64_t tile = 0; tile < avx512::TilesOf(x.count); ++tile, out += w.groups) {
-    const int64_t first = avx512::TileBegin(x.count, tile), last = avx512::TileBegin(x.count, tile + 1);
-    for (int64_t i = first < begin ? begin : first; i < (last < end ? last : end); ++i) {
-      const QuantizedGroup* row = x.groups + x.Row(i) * x.groups_stride;
-      avx512::TileGroup* at = out;
-      for (int64_t p = 0; p < kPartials; ++p) {
-        for (int64_t g = p; g < w.groups; g += kPartials, ++at) {
-          __builtin_memcpy(at->q[i - first], row[g].q, kGroupSize);
-          at->scale[i - first] = row[g].scale;
-          at->minus_zero[i - first] = row[g].minus_zero[zero];
-        }
+                  avx512::TokenGroup* out) {
+  // A group is twelve words: q, the scale and three zero points' products, one of which is wanted.
+  static_assert(sizeof(QuantizedGroup) == 48);
+  const auto zero = 9 + static_cast<int>(w.zero);
+  alignas(64) static constexpr Bytes64 kEvenOdd = [] {
+    Bytes64 place{};
+    for (int i = 0; i < 64; ++i) place.at[i] = static_cast<uint8_t>(i < 32 ? 2 * (i % 16) + i / 16 : i);
+    return place;
+  }();
+  const __m512i even_odd = _mm512_load_si512(kEvenOdd.at);
+  const bool is_interleaved = ArrangementOf(w.dtype).is_interleaved;
+  const avx512::GroupOrder order(w.groups);
+  for (int64_t first = begin; first < end; first += avx512::kTileTokens) {
+    const int64_t count = end - first < avx512::kTileTokens ? end - first : avx512::kTileTokens;
+    const QuantizedGroup* rows[avx512::kTileTokens];
+    for (int64_t i = 0; i < count; ++i) rows[i] = x.groups + x.Row(first + i) * x.groups_stride;
+    avx512::TokenGroup* to = out + first / avx512::kTileTokens * w.groups;
+    for (int64_t g = 0; g < w.groups; ++g) {
+      __m512i words[16];
+      for (int64_t i = 0; i < 16; ++i) {
+        words[i] = _mm512_setzero_si512();
+        if (i < count) words[i] = _mm512_maskz_loadu_epi32(0x0FFF, rows[i] + g);
+        if (is_interleaved) words[i] = _mm512_permutexvar_epi8(even_odd, words[i]);
       }
+      Transpose16(words);
+      avx512::TokenGroup& group = to[order.At(g)];
+      for (int k = 0; k < 8; ++k) _mm512_store_si512(group.q[k], words[k]);
+      _mm512_store_si512(group.scale, words[8]);
+      _mm512_store_si512(group.minus_zero, words[zero]);
     }
   }
 }
@@ -72,12 +87,13 @@ void ArrangeTiles(const WeightLayout& w, const TokenRows& x, int64_t begin, int6
 namespace avx512 {
 
 int64_t ArrangedBytes(const WeightLayout& w, int64_t tokens) {
-  if (tokens >= kPanelTokens) return TilesOf(tokens) * w.groups * static_cast<int64_t>(sizeof(TileGroup));
+  if (tokens >= kBlockTokens)
+    return TokenTilesOf(tokens) * w.groups * static_cast<int64_t>(sizeof(TokenGroup));
   return tokens * UnitsOf(w.groups) * static_cast<int64_t>(sizeof(UnitInput));
 }
 
 void Arrange(const WeightLayout& w, const TokenRows& x, int64_t begin, int64_t end, std::byte* out) {
-  if (x.count >= kPanelTokens) return ArrangeTiles(w, x, begin, end, reinterpret_cast<TileGroup*>(out));
+  if (x.count >= kBlockTokens) return ArrangeTiles(w, x, begin, end, reinterpret_cast<TokenGroup*>(out));
   const Arrangement order = ArrangementOf(w.dtype);
   for (int64_t i = begin; i < end; ++i) {
     const QuantizedGroup* row = x.groups + x.Row(i) * x.groups_stride;

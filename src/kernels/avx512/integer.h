@@ -1,7 +1,7 @@
 // The integer encodings' entries of the table, and what their files share.
 #pragma once
 
-#include "kernels/avx512/panel.h"
+#include "kernels/avx512/blocks.h"
 #include "kernels/avx512/rows.h"
 
 namespace cmforge {
@@ -35,8 +35,8 @@ void QuantizeRow(const float* x, const std::byte* columns, int64_t cols, int64_t
 
 namespace {
 
-// From this many tokens on, unpacking into a panel costs less than it saves.
-constexpr int64_t kPanelTokens = 8;
+// From this many tokens on, unpacking into a block costs less than it saves.
+constexpr int64_t kBlockTokens = 8;
 
 /// How an encoding reads its input.
 struct Arrangement {
@@ -64,10 +64,10 @@ void IntegerProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, c
                     int64_t out_stride, std::byte* scratch) {
   static_assert(ArrangementOf(kDType).is_interleaved == Encoding::kIsInterleaved);
   static_assert(ArrangementOf(kDType).zero == (Encoding::kZero == kZeroByRow ? 1 : Encoding::kZero));
-  if (x.count < kPanelTokens) {
+  if (x.count < kBlockTokens) {
     RowsProduct<Encoding>(w, row_begin, row_end, x, out, out_stride);
   } else {
-    PanelsProduct<Encoding>(w, row_begin, row_end, x, out, out_stride, scratch);
+    BlocksProduct<Encoding>(w, row_begin, row_end, x, out, out_stride, scratch);
   }
 }
 

@@ -160,7 +160,7 @@ CMFORGE_PRODUCT(Product) {
 }  // namespace
 
 ProductFn avx512::LiveProduct(const WeightLayout& w, int64_t tokens) {
-  if (tokens >= kPanelTokens) return nullptr;  // the copy is made once for all of them
+  if (tokens >= kBlockTokens) return nullptr;  // the copy is made once for all of them
   switch (w.dtype) {
     case DType::kQ8Row:
     case DType::kQ8TwoField:

@@ -5,12 +5,12 @@ namespace cmforge {
 namespace {
 
 int64_t ScratchBytes(const WeightLayout& w, int64_t tokens, bool is_exact) {
-  return is_exact ? avx512::FloatScratchBytes(w) : tokens < kPanelTokens ? 0 : PanelScratchBytes(w.groups);
+  return is_exact ? avx512::FloatScratchBytes(w) : tokens < kBlockTokens ? 0 : BlockScratchBytes(w.groups);
 }
 
 int64_t RowGrain(const WeightLayout&, int64_t tokens, bool is_exact) {
   if (is_exact) return 4;
-  return tokens < kPanelTokens ? 1 : kPanelRows;
+  return tokens < kBlockTokens ? 1 : avx512::kTileRows;
 }
 
 }  // namespace
