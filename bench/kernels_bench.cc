@@ -305,11 +305,34 @@ size_t StoredBytes(const StoredForm& form, int64_t rows, int64_t cols) {
   return static_cast<size_t>(rows * cols * form.bits / 8 + side);
 }
 
+/// Floats on whole cache lines, as the interpreter's are.
+class LineFloats {
+ public:
+  void Resize(int64_t count) {
+    if (count <= size_) return;
+    size_ = count;
+    memory_.resize(static_cast<size_t>(count) + 16);
+    data_ = reinterpret_cast<float*>(AlignUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
+  }
+  explicit LineFloats(const std::vector<float>& values = {}) {
+    Resize(static_cast<int64_t>(values.size()) + 1);
+    std::copy(values.begin(), values.end(), data_);
+  }
+  LineFloats(const LineFloats&) = delete;
+  LineFloats& operator=(const LineFloats&) = delete;
+  [[nodiscard]] float* data() const { return data_; }
+
+ private:
+  std::vector<float> memory_;
+  float* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
 /// All rows in tasks, as the interpreter cuts them.
 void RunStored(ThreadPool& pool, const StoredKernels& kernels, const StoredMatrix& w, const float* x,
-               int64_t tokens, float* y, std::vector<float>& scratch) {
+               int64_t tokens, float* y, LineFloats& scratch) {
   const auto own = StoredScratchFloats(w.cols);
-  scratch.resize(static_cast<size_t>(own * pool.threads()));
+  scratch.Resize(own * pool.threads());
   const int64_t block = pool.threads() == 1 ? w.rows : 64;
   pool.Run((w.rows + block - 1) / block, [&](int64_t task, int worker) {
     const int64_t begin = task * block;
@@ -326,8 +349,9 @@ void StoredDecode(benchmark::State& state, const StoredForm& form, int64_t rows,
   const size_t size = StoredBytes(form, rows, cols), stride = AlignUp(size, 4096);
   std::memset(Pages().data(), 0x2B, kFileBytes);
   const size_t count = kFileBytes / stride;
-  const std::vector<float> x = Inputs(cols);
-  std::vector<float> y(static_cast<size_t>(rows)), scratch;
+  const LineFloats x(Inputs(cols));
+  std::vector<float> y(static_cast<size_t>(rows));
+  LineFloats scratch;
   const size_t slice = std::max<size_t>(1, (size_t{16} << 20) / stride);
   double read_seconds = 0, product_seconds = 0, bytes = 0, best = 1e9;
   for (auto _ : state) {
@@ -358,8 +382,9 @@ void StoredCached(benchmark::State& state, const StoredForm& form, Isa isa) {
   const BusyClock clock(1);
   std::memset(Pages().data(), 0x2B, size_t{16} << 20);
   const StoredMatrix w = StoredAt(Pages().data(), form, kRows, kCols);
-  const std::vector<float> x = Inputs(kCols);
-  std::vector<float> y(kRows), scratch;
+  const LineFloats x(Inputs(kCols));
+  std::vector<float> y(kRows);
+  LineFloats scratch;
   double seconds = 1e9;
   for (auto _ : state) {
     const double t0 = clock.Now();
@@ -375,8 +400,9 @@ void StoredPrefill(benchmark::State& state, const StoredForm& form, int64_t rows
   const BusyClock clock(pool.threads());
   std::memset(Pages().data(), 0x2B, size_t{64} << 20);
   const StoredMatrix w = StoredAt(Pages().data(), form, rows, cols);
-  const std::vector<float> x = Inputs(tokens * cols);
-  std::vector<float> y(static_cast<size_t>(tokens * rows)), scratch;
+  const LineFloats x(Inputs(tokens * cols));
+  std::vector<float> y(static_cast<size_t>(tokens * rows));
+  LineFloats scratch;
   std::vector<double> shares, rates;
   for (auto _ : state) {
     const double peak = PeakGops(pool, false), t0 = clock.Now();
