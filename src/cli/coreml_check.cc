@@ -1,5 +1,6 @@
 // cmforge coreml check: does a package compute what its checkpoint means?
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -8,6 +9,7 @@
 #include "cli/model_argument.h"
 #include "coreml/check.h"
 #include "coreml/device_plan.h"
+#include "engine/layer_states.h"
 #include "generate/generator.h"
 
 namespace cmforge::cli {
@@ -17,7 +19,7 @@ struct Options {
   std::string package, checkpoint, prompt, tokens, precision = "fp16";
   int64_t prompt_tokens = 0;
   coreml::CheckOptions check;
-  std::optional<double> min_cosine, worst_cosine;
+  std::optional<double> min_cosine, worst_cosine, state_difference;
   bool bench = false, plan = false;
 };
 
@@ -77,6 +79,19 @@ Result<Speed> Measure(const LanguageModel& model, int64_t batch, const RunContro
   return speed;
 }
 
+Json ToJson(const std::vector<coreml::StateDifference>& states) {
+  Json json = Json::array();
+  for (const coreml::StateDifference& one : states) {
+    json.push_back({{"state", one.state},
+                    {"part", one.part},
+                    {"layers", one.layers},
+                    {"worst_layer", one.worst_layer},
+                    {"max_abs", one.max_abs},
+                    {"max_relative", one.max_relative}});
+  }
+  return json;
+}
+
 Json ToJson(const coreml::CheckResult& r) {
   return {{"positions", r.positions},
           {"cosine_min", r.cosine_min},
@@ -92,7 +107,8 @@ Json ToJson(const coreml::CheckResult& r) {
           {"decided", r.decided},
           {"decided_disagreements", r.decided_disagreements},
           {"state_max_abs", r.state_max_abs},
-          {"state_cosine", r.state_cosine}};
+          {"state_cosine", r.state_cosine},
+          {"states", ToJson(r.states)}};
 }
 
 Json ToJson(const std::vector<coreml::PlannedFunction>& plan) {
@@ -142,13 +158,16 @@ Result<int> Check(const Cli& cli, const Options& options) {
   check.min_cosine = options.min_cosine.value_or(options.precision == "f32" ? 0.9999 : 0.999);
   check.worst_cosine = options.worst_cosine.value_or(options.precision == "f32" ? 0.99 : 0.95);
   if (options.precision != "f32") check.decided_gap = std::max(check.decided_gap, 0.1);
+  check.max_state_difference = options.state_difference.value_or(std::sqrt(2 * (1 - check.worst_cosine)));
   const int64_t batch = package.package->batch_size;
   CMF_TRY(const coreml::CheckResult result,
-          coreml::CheckPackage(*reference, *model, batch, prompt, check, control));
+          coreml::CheckPackage(*reference, *model, batch, prompt, check, control,
+                               {engine::LayerStatesOf, *package.package}));
   Json json = ToJson(result);
   json["precision"] = options.precision;
   json["min_cosine"] = check.min_cosine;
   json["worst_cosine"] = check.worst_cosine;
+  json["max_state_difference"] = check.max_state_difference;
   if (!cli.common.json) {
     fmt::print(
         "{} positions ({} prompt tokens, {} generated, {} prefill calls), {}: {}\n"
@@ -159,6 +178,10 @@ Result<int> Check(const Cli& cli, const Options& options) {
         result.ok ? "ok" : "NOT RIGHT", result.cosine_min, result.worst_position, result.cosine_mean,
         result.max_abs, result.kl_mean, result.top1_agreement * 100, result.decided_disagreements,
         result.decided, result.prefill_infer_max_abs, result.state_max_abs, result.state_cosine);
+    for (const coreml::StateDifference& one : result.states) {
+      fmt::print("  state    {} {}: {:.3g}, relative {:.3g} (layer {} of {})\n", one.state, one.part,
+                 one.max_abs, one.max_relative, one.worst_layer, one.layers);
+    }
   }
   if (options.bench) {
     CMF_TRY(const Speed speed, Measure(*model, batch, control));
@@ -204,6 +227,12 @@ void AddCoremlCheck(Cli& cli, CLI::App* parent) {
       ->add_option("--worst-cosine", options->worst_cosine,
                    "Smallest cosine at any one position that passes (default: f32 0.99, fp16 0.95)")
       ->check(CLI::Range(0.0, 1.0));
+  command
+      ->add_option(
+          "--state-difference", options->state_difference,
+          "Largest difference of a state from the engine's that passes, relative to the largest number of "
+          "its layer (default: the angle of --worst-cosine c, sqrt(2 (1 - c)))")
+      ->check(CLI::Range(0.0, 1000.0));
   command
       ->add_option("--decided-gap", options->check.decided_gap,
                    "Lead of the best token, in standard deviations of the logits, from which on it must be "

@@ -141,8 +141,12 @@ class CoremlFunction : public PartFunction {
     function->inputs_ = PortsOf(model.modelDescription.inputDescriptionsByName);
     function->outputs_ = PortsOf(model.modelDescription.outputDescriptionsByName);
     NSMutableDictionary<NSString*, MLFeatureValue*>* values = [NSMutableDictionary dictionary];
+    bool is_reshaped = false;
     for (Port& port : function->inputs_) {
-      if (const auto it = shapes.find(port.name); it != shapes.end()) port.type.shape = it->second;
+      if (const auto it = shapes.find(port.name); it != shapes.end()) {
+        is_reshaped = is_reshaped || port.type.shape != it->second;
+        port.type.shape = it->second;
+      }
       const MLMultiArrayDataType type = port.type.dtype == mil::DataType::kInt32 ? MLMultiArrayDataTypeInt32
                                         : port.type.dtype == mil::DataType::kFloat16
                                             ? MLMultiArrayDataTypeFloat16
@@ -155,11 +159,12 @@ class CoremlFunction : public PartFunction {
       function->arrays_.push_back(array);
       values[Text(port.name)] = [MLFeatureValue featureValueWithMultiArray:array];
     }
-    // Outputs that depend on such a shape are described without one.
+    // Outputs that depend on a shape are described without one, or with that of the default input.
     for (Port& port : function->outputs_) {
-      if (!port.type.shape.empty() || shapes.empty()) continue;
+      if (shapes.empty() || (!port.type.shape.empty() && !is_reshaped)) continue;
       const Shape& in = shapes.begin()->second;
-      port.type.shape = {in[0], in[1], mil::kUnknownDim};
+      const int64_t width = port.type.shape.empty() ? mil::kUnknownDim : port.type.shape.back();
+      port.type.shape = {in[0], in[1], width};
     }
     NSError* error = nil;
     function->provider_ = [[MLDictionaryFeatureProvider alloc] initWithDictionary:values error:&error];
@@ -218,8 +223,15 @@ class CoremlFunction : public PartFunction {
 
 class CoremlPart : public Part {
  public:
-  CoremlPart(NSURL* compiled, MLComputeUnits units, std::string what)
-      : url_(compiled), units_(units), what_(std::move(what)) {}
+  /// `is_temporary`: the compiled model was made for this part and goes with it.
+  CoremlPart(NSURL* compiled, bool is_temporary, MLComputeUnits units, std::string what)
+      : url_(compiled), is_temporary_(is_temporary), units_(units), what_(std::move(what)) {}
+  ~CoremlPart() override {
+    first_ = nil;
+    if (is_temporary_) [NSFileManager.defaultManager removeItemAtURL:url_ error:nil];
+  }
+  CoremlPart(const CoremlPart&) = delete;
+  CoremlPart& operator=(const CoremlPart&) = delete;
 
   Result<std::unique_ptr<PartFunction>> Function(const std::string& name,
                                                  const std::map<std::string, Shape>& shapes) const override {
@@ -245,6 +257,7 @@ class CoremlPart : public Part {
   }
 
   NSURL* url_;
+  bool is_temporary_;
   MLComputeUnits units_;
   std::string what_;
   mutable MLModel* first_ = nil;
@@ -257,12 +270,13 @@ class CoremlBackendImpl : public Backend {
   bool rounds_to_f16() const override { return true; }
   Result<std::unique_ptr<Part>> Open(const std::filesystem::path& part) const override {
     NSURL* url = [NSURL fileURLWithPath:Text(part.string())];
-    if (part.extension() == ".mlpackage") {
+    const bool is_source = part.extension() == ".mlpackage";
+    if (is_source) {
       NSError* error = nil;
       url = [MLModel compileModelAtURL:url error:&error];
       if (!url) return Fail(FromNs(error, part.string()));
     }
-    return std::make_unique<CoremlPart>(url, units_, part.string());
+    return std::make_unique<CoremlPart>(url, is_source, units_, part.string());
   }
 
  private:

@@ -64,8 +64,8 @@ Comparison Compare(std::span<const float> want, std::span<const float> got, doub
 class Checker {
  public:
   Checker(const LanguageModel& reference, const LanguageModel& package, const CheckOptions& options,
-          const RunControl& control)
-      : reference_(reference), package_(package), options_(options), control_(control) {}
+          const RunControl& control, const StateSource& states)
+      : reference_(reference), package_(package), options_(options), control_(control), source_(states) {}
 
   Result<CheckResult> Run(int64_t batch, std::span<const TokenId> prompt) {
     const int64_t vocab = reference_.config().vocab_size;
@@ -110,7 +110,8 @@ class Checker {
       for (size_t i = 0; i < row.size(); ++i)
         Widen(result_.prefill_infer_max_abs, std::fabs(double{single[i]} - row[i]));
     }
-    CMF_CHECK(CompareStates(*stepwise, *batched));
+    CMF_CHECK(CompareRuns(*stepwise, *batched));
+    CMF_CHECK(CompareWithReference(*expected, {stepwise.get(), batched.get()}));
     Finish();
     return result_;
   }
@@ -139,13 +140,13 @@ class Checker {
     Widen(result_.max_abs, c.max_abs);
   }
 
-  Result<void> CompareStates(const Sequence& a, const Sequence& b) {
+  Result<void> CompareRuns(const Sequence& a, const Sequence& b) {
     CMF_TRY(const auto first, StatesOf(a));
     CMF_TRY(const auto second, StatesOf(b));
     for (size_t s = 0; s < first.size(); ++s) {
       double dot = 0, norm_a = 0, norm_b = 0;
-      for (size_t i = 0; i < first[s].size(); ++i) {
-        const double x = first[s][i], y = second[s][i];
+      for (size_t i = 0; i < first[s].values.size(); ++i) {
+        const double x = first[s].values[i], y = second[s].values[i];
         dot += x * y;
         norm_a += x * x;
         norm_b += y * y;
@@ -159,6 +160,22 @@ class Checker {
     return {};
   }
 
+  /// Of every part of a state the run that is further off.
+  Result<void> CompareWithReference(const Sequence& expected, std::initializer_list<const Sequence*> runs) {
+    if (!source_.reader) return {};
+    CMF_TRY(const std::vector<LayerStates> layers, source_.reader(expected));
+    for (const Sequence* run : runs) {
+      CMF_TRY(const auto states, StatesOf(*run));
+      const auto differences = CompareStates(source_.meta, states, layers, run->position());
+      if (result_.states.empty()) result_.states = differences;
+      for (size_t i = 0; i < differences.size(); ++i) {
+        if (!(differences[i].max_relative <= result_.states[i].max_relative))
+          result_.states[i] = differences[i];
+      }
+    }
+    return {};
+  }
+
   void Finish() {
     const auto n = static_cast<double>(std::max<int64_t>(result_.positions, 1));
     result_.cosine_mean = cosines_ / n;
@@ -168,12 +185,15 @@ class Checker {
                  result_.state_cosine >= options_.min_cosine && result_.decided_disagreements == 0 &&
                  std::isfinite(result_.max_abs) && std::isfinite(result_.prefill_infer_max_abs) &&
                  std::isfinite(result_.state_max_abs);
+    for (const StateDifference& state : result_.states)
+      result_.ok = result_.ok && state.max_relative <= options_.max_state_difference;
   }
 
   const LanguageModel& reference_;
   const LanguageModel& package_;
   const CheckOptions options_;
   const RunControl& control_;
+  const StateSource& source_;
   CheckResult result_;
   double cosines_ = 0, kl_ = 0;
   int64_t agreements_ = 0;
@@ -183,8 +203,9 @@ class Checker {
 
 Result<CheckResult> CheckPackage(const LanguageModel& reference, const LanguageModel& package,
                                  int64_t batch_size, std::span<const TokenId> prompt,
-                                 const CheckOptions& options, const RunControl& control) {
-  return Checker(reference, package, options, control).Run(batch_size, prompt);
+                                 const CheckOptions& options, const RunControl& control,
+                                 const StateSource& states) {
+  return Checker(reference, package, options, control, states).Run(batch_size, prompt);
 }
 
 }  // namespace cmforge::coreml

@@ -1,13 +1,14 @@
 // Does a package compute what its checkpoint means? The reference engine generates greedily; the package is fed
 // the same tokens, once token by token (infer alone: logits at every position) and once as runtimes call it
-// (full batches through prefill). Logits are compared with the reference, the two runs and their final states
-// with each other.
+// (full batches through prefill). Logits and final states are compared with the reference, the two runs with each
+// other.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "base/progress.h"
+#include "coreml/state_check.h"
 #include "model/language_model.h"
 
 namespace cmforge::coreml {
@@ -20,6 +21,15 @@ struct CheckOptions {
   /// The reference's best token counts as decided where it leads by more than this share of the standard
   /// deviation of its logits; the package must agree there.
   double decided_gap = 0.05;
+  /// Largest difference of a state from the reference's, relative to the largest number of its layer.
+  double max_state_difference = 0.14;  // the angle of worst_cosine
+};
+
+/// How states of the reference are read, and how the package lays its own out. Without a reader only the two runs'
+/// states are compared, with each other.
+struct StateSource {
+  LayerStatesReader reader;
+  PackageMeta meta;
 };
 
 struct CheckResult {
@@ -33,6 +43,7 @@ struct CheckResult {
   double kl_mean = 0;                          // KL(reference || package), nats
   double prefill_infer_max_abs = 0;            // logits of the two runs
   double state_max_abs = 0, state_cosine = 1;  // their final states
+  std::vector<StateDifference> states;         // from the reference's, of the worse run
   int64_t prefill_calls = 0;
   int64_t worst_position = 0;  // of cosine_min
   bool ok = false;
@@ -42,6 +53,7 @@ struct CheckResult {
 /// Fails: kUsage (vocabularies that differ, both named), the models' errors.
 Result<CheckResult> CheckPackage(const LanguageModel& reference, const LanguageModel& package,
                                  int64_t batch_size, std::span<const TokenId> prompt,
-                                 const CheckOptions& options, const RunControl& control);
+                                 const CheckOptions& options, const RunControl& control,
+                                 const StateSource& states = {});
 
 }  // namespace cmforge::coreml

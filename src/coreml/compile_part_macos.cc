@@ -1,5 +1,6 @@
 // Apple's compiler, when the developer tools are installed: `xcrun coremlcompiler compile PACKAGE FOLDER` writes
 // FOLDER/NAME.mlmodelc.
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -22,8 +23,7 @@ int RunQuietly(std::vector<std::string> arguments) {
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  for (const int fd : {1, 2})
-    posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", 1 /* O_WRONLY */, 0);
+  for (const int fd : {1, 2}) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -46,9 +46,13 @@ Result<void> CompilePart(const mil::Package& package, const fs::path& target) {
   // The compiler makes a folder inside; its contents are what is wanted.
   const fs::path made = staged.path() / (package.path.stem().string() + ".mlmodelc");
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(made, error))
-    fs::rename(entry.path(), staged.path() / entry.path().filename(), error);
-  fs::remove(made, error);
+  std::vector<fs::path> contents;
+  for (fs::directory_iterator it(made, error), end; !error && it != end; it.increment(error))
+    contents.push_back(it->path());
+  for (const fs::path& entry : contents) {
+    if (!error) fs::rename(entry, staged.path() / entry.filename(), error);
+  }
+  if (!error) fs::remove(made, error);
   if (error) return Fail(ErrorKind::kIo, fmt::format("{}: {}", target.string(), error.message()));
   return staged.Commit();
 }

@@ -279,14 +279,16 @@ Result<uint64_t> PackageWeightBytes(const fs::path& folder, const PackageMeta& m
   return bytes;
 }
 
-Result<std::vector<std::vector<float>>> StatesOf(const Sequence& sequence) {
+Result<std::vector<NamedState>> StatesOf(const Sequence& sequence) {
   const auto* package = dynamic_cast<const PackageSequence*>(&sequence);
   if (!package) return Fail(ErrorKind::kUsage, "states: not a sequence of a Core ML package");
-  std::vector<std::vector<float>> all;
+  std::vector<NamedState> all;
   const PartState& state = package->state();
   for (size_t i = 0; i < state.ports().size(); ++i) {
-    all.emplace_back(static_cast<size_t>(*ElementCount(state.ports()[i].type.shape)));
-    CMF_CHECK(state.Get(i, all.back()));
+    const Port& port = state.ports()[i];
+    all.push_back({port.name, port.type.shape, {}});
+    all.back().values.resize(static_cast<size_t>(*ElementCount(port.type.shape)));
+    CMF_CHECK(state.Get(i, all.back().values));
   }
   return all;
 }

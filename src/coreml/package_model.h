@@ -11,6 +11,7 @@
 
 #include "coreml/backend.h"
 #include "coreml/package_meta.h"
+#include "coreml/state_check.h"
 #include "model/language_model.h"
 
 namespace cmforge::coreml {
@@ -30,6 +31,6 @@ Result<std::shared_ptr<LanguageModel>> OpenPackageModel(const std::filesystem::p
 Result<uint64_t> PackageWeightBytes(const std::filesystem::path& folder, const PackageMeta& meta);
 
 /// The states of a sequence of such a model, for comparisons; nothing for other sequences.
-Result<std::vector<std::vector<float>>> StatesOf(const Sequence& sequence);
+Result<std::vector<NamedState>> StatesOf(const Sequence& sequence);
 
 }  // namespace cmforge::coreml

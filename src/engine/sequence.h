@@ -50,6 +50,7 @@ class EngineSequence final : public Sequence {
   // For the step.
   [[nodiscard]] const SequenceModel& model() const { return *model_; }
   [[nodiscard]] LayerState& state(int64_t visit) { return states_[static_cast<size_t>(visit)]; }
+  [[nodiscard]] const LayerState& state(int64_t visit) const { return states_[static_cast<size_t>(visit)]; }
   [[nodiscard]] const RopeFrequencies& rope(int64_t index) const {
     return ropes_[static_cast<size_t>(index)];
   }

@@ -2,9 +2,14 @@
 // the batch, the length of the prompt and the place of the window.
 #include "coreml/check.h"
 #include "coreml/package_fixture.h"
+#include "engine/layer_states.h"
 
 namespace cmforge::coreml {
 namespace {
+
+/// A router that has two experts at almost equal weight chooses by the last digit, and these small random models
+/// have many such tokens: their worst position may hold another expert's output.
+constexpr double kRouted = 0.98;
 
 struct Case {
   const char* checkpoint;
@@ -38,9 +43,15 @@ TEST_P(PackageParity, LogitsAreTheEngines) {
     options.max_tokens = 6;
     options.min_cosine = std::max(c.min_cosine, 0.999);
     options.worst_cosine = c.min_cosine;
-    const auto result = CheckPackage(*reference, **package, batch,
-                                     SomeTokens(length, vocab, static_cast<uint64_t>(length)), options, {});
+    const auto result =
+        CheckPackage(*reference, **package, batch, SomeTokens(length, vocab, static_cast<uint64_t>(length)),
+                     options, {}, {engine::LayerStatesOf, meta});
     ASSERT_TRUE(result) << result.error().message;
+    ASSERT_FALSE(result->states.empty());
+    for (const StateDifference& state : result->states) {
+      EXPECT_GT(state.layers, 0) << state.state;
+      EXPECT_LT(state.max_relative, c.min_cosine == kRouted ? 0.1 : 0.01) << state.state << ' ' << state.part;
+    }
     EXPECT_TRUE(result->ok) << "cosine " << result->cosine_min << " at " << result->worst_position
                             << ", states " << result->state_cosine << ", " << result->decided_disagreements
                             << " decided tokens differ";
@@ -55,10 +66,6 @@ TEST_P(PackageParity, LogitsAreTheEngines) {
     }
   }
 }
-
-/// A router that has two experts at almost equal weight chooses by the last digit, and these small random models
-/// have many such tokens: their worst position may hold another expert's output.
-constexpr double kRouted = 0.98;
 
 GraphOptions Graph(int64_t context, int64_t batch, int64_t chunks = 1, int64_t head = 16) {
   return {context, batch, chunks, head};
@@ -103,6 +110,70 @@ TEST(PackagePrecision, RoundingEveryResultToHalvesCostsLittle) {
     EXPECT_TRUE(result->ok) << result->cosine_min << ' ' << result->decided_disagreements;
     EXPECT_GT(result->max_abs, 0);  // it does round
   }
+}
+
+TEST(OlderWindow, IsRunAndCheckedLikeTheBlocksOfToday) {
+  for (GraphOptions graph : {Graph(64, 4), Graph(64, 4, 3), Graph(80, 16, 2), Graph(48, 5, 6)}) {
+    graph.window = GraphOptions::Window::kTokens;
+    SCOPED_TRACE(fmt::format("context {}, batch {}", graph.context_length, graph.batch_size));
+    const auto folder = ScratchFolder() / "package";
+    const auto report = WriteFixture("gemma4", graph, folder);
+    ASSERT_TRUE(report) << report.error().message;
+    const PackageMeta meta = MetaOf(folder);
+    EXPECT_EQ(meta.local_cache_length, 8 + graph.batch_size);  // window and batch
+    const auto package = LoadPackage(folder, meta);
+    ASSERT_TRUE(package) << package.error().message;
+    const auto reference = LoadReference("gemma4");
+    double prefill_infer = 0;
+    for (const int64_t length :
+         {int64_t{1}, graph.batch_size, graph.batch_size + 1, int64_t{24}, int64_t{39}}) {
+      const auto result = CheckPackage(*reference, **package, graph.batch_size,
+                                       SomeTokens(length, 131, static_cast<uint64_t>(length)),
+                                       {.max_tokens = 6}, {}, {engine::LayerStatesOf, meta});
+      ASSERT_TRUE(result) << result.error().message;
+      EXPECT_TRUE(result->ok) << length << ": " << result->cosine_min << " at " << result->worst_position;
+      for (const StateDifference& state : result->states) EXPECT_LT(state.max_relative, 0.01) << state.state;
+      prefill_infer = std::max(prefill_infer, result->prefill_infer_max_abs);
+    }
+    EXPECT_LT(prefill_infer, 1e-3);  // the two sum in another order
+  }
+}
+
+TEST(CheckPackage, FindsStatesThatAreNotTheEngines) {
+  const auto folder = ScratchFolder() / "package";
+  const auto report = WriteFixture("qwen3_5", Graph(64, 8), folder);
+  ASSERT_TRUE(report) << report.error().message;
+  const PackageMeta meta = MetaOf(folder);
+  const auto package = LoadPackage(folder, meta);
+  ASSERT_TRUE(package) << package.error().message;
+  const auto reference = LoadReference("qwen3_5");
+  const auto check = [&](const LayerStatesReader& reader) {
+    return CheckPackage(*reference, **package, 8, SomeTokens(19, 131), {.max_tokens = 2}, {}, {reader, meta});
+  };
+  const auto whole = check(engine::LayerStatesOf);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_TRUE(whole->ok);
+  EXPECT_EQ(whole->states.size(), 4u);  // keys, values, memory, history
+  for (const char* part : {"keys", "values", "memory", "history"}) {
+    const auto other = check([&](const Sequence& sequence) -> Result<std::vector<LayerStates>> {
+      CMF_TRY(auto layers, engine::LayerStatesOf(sequence));
+      for (LayerStates& layer : layers) {
+        for (const auto& [name, numbers] :
+             {std::pair{"keys", &layer.keys}, std::pair{"values", &layer.values},
+              std::pair{"memory", &layer.memory}, std::pair{"history", &layer.history}}) {
+          if (std::string_view(name) == part && !numbers->empty()) numbers->back() += 10;
+        }
+      }
+      return layers;
+    });
+    ASSERT_TRUE(other) << other.error().message;
+    EXPECT_FALSE(other->ok) << part;
+    for (const StateDifference& state : other->states)
+      EXPECT_EQ(state.max_relative > 0.14, state.part == part) << state.part;
+  }
+  EXPECT_FALSE(check([](const Sequence&) -> Result<std::vector<LayerStates>> {
+                 return std::vector<LayerStates>(4);
+               })->ok);
 }
 
 TEST(CheckPackage, FindsAPackageOfAnotherModel) {

@@ -242,8 +242,8 @@ class Planner {
     const GraphOptions& o = plan_.options;
     const int64_t window = config_.sliding_window.value_or(0);
     if (sliding_layers_ > 0) {
-      const int64_t block_shifting = window + 2 * o.batch_size;
-      plan_.local_cache = std::min(o.context_length, block_shifting);
+      const int64_t spare = o.window == GraphOptions::Window::kBlocks ? 2 * o.batch_size : o.batch_size;
+      plan_.local_cache = std::min(o.context_length, window + spare);
       plan_.states.push_back(
           {std::string(kLocalState),
            {sliding_layers_, 2 * config_.num_kv_heads, plan_.local_cache, config_.head_dim},

@@ -17,6 +17,9 @@ struct GraphOptions {
   int64_t batch_size = 64;       // tokens of a prefill call
   int64_t num_chunks = 1;
   int64_t split_lm_head = 16;
+  /// How the window of sliding layers moves: by blocks of the batch size, or, as in packages of the first form of this
+  /// layout, by the tokens of each call. Converters write blocks; the other form is for testing runtimes.
+  enum class Window : uint8_t { kBlocks, kTokens } window = Window::kBlocks;
 };
 
 struct PlannedState {

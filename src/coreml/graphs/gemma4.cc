@@ -34,6 +34,44 @@ void MaskByWindow(Pass& pass, const Var& positions, int64_t window) {
   pass.local_end = g.Add(pass.current_pos, Whole(pass.tokens));
 }
 
+/// Marks the keys that a query sees, given the position of every slot.
+void MaskByKeys(Pass& pass, const Var& positions, int64_t window, const Var& keys) {
+  Graph& g = pass.g;
+  const Var from = g.Sub(positions, Whole(window));
+  const Var is_held = Compare(g, "greater_equal", keys, Whole(0));
+  const Var is_past = Compare(g, "less_equal", keys, positions);
+  const Var is_near = Compare(g, "greater", keys, from);
+  const Var is_seen = Compare(g, "logical_and", Compare(g, "logical_and", is_held, is_past), is_near);
+  pass.local_mask = g.Select(is_seen, Graph::Number(0), MinusInfinity());
+}
+
+/// What the slots of sliding layers hold once `count` positions have left, empty ones behind.
+Var WithoutOldest(Graph& g, const Var& held, int64_t count, int64_t length) {
+  const Var empty = g.Scale(g.Slice(held, 2, 0, count), 0);
+  return g.Concat({g.Slice(held, 2, count, length), empty}, 2);
+}
+
+void StoreWindow(Pass& pass, const Var& moved, int64_t first_slot, int64_t end_slot) {
+  const auto first = static_cast<int32_t>(first_slot), end = static_cast<int32_t>(end_slot);
+  pass.UpdateState(kLocalState, moved, std::vector<int32_t>{first, 0, 0, 0},
+                   std::vector<int32_t>{end, 0, 0, 0}, {false, true, true, true});
+}
+
+/// The first form of the layout: every call drops as many positions as it brings, so that the last token of a call is
+/// in the last slot.
+void MoveWindowByTokens(Pass& pass, const Var& positions, int64_t window, int64_t first_slot,
+                        int64_t end_slot) {
+  Graph& g = pass.g;
+  const int64_t length = pass.plan.local_cache, tokens = pass.tokens;
+  pass.local_begin = g.Const(At(length - tokens));
+  pass.local_end = g.Const(At(length));
+  const Var base = g.Sub(pass.current_pos, Whole(length - tokens));  // the position of slot 0
+  MaskByKeys(pass, positions, window, g.Add(Iota(g, length), base));
+  if (first_slot == end_slot) return;
+  const Var held = g.Slice(pass.State(kLocalState), 0, first_slot, end_slot);
+  StoreWindow(pass, WithoutOldest(g, held, tokens, length), first_slot, end_slot);
+}
+
 /// The cache is a window that moves by blocks of the batch size B: behind a call whose last position is e, slot
 /// j holds position base + j, base = (e / B + 1) B - length. A slot depends on its position's block alone, so
 /// prefill and infer read keys in the same order.
@@ -46,26 +84,16 @@ void MoveWindow(Pass& pass, const Var& positions, int64_t window, int64_t first_
   pass.local_begin = g.Sub(pass.current_pos, base);
   pass.local_end = g.Add(pass.local_begin, Whole(pass.tokens));
 
-  const Var keys = g.Add(Iota(g, length), base);  // the position of every slot
-  const Var from = g.Sub(positions, Whole(window));
-  const Var is_held = Compare(g, "greater_equal", keys, Whole(0));
-  const Var is_past = Compare(g, "less_equal", keys, positions);
-  const Var is_near = Compare(g, "greater", keys, from);
-  const Var is_seen = Compare(g, "logical_and", Compare(g, "logical_and", is_held, is_past), is_near);
-  pass.local_mask = g.Select(is_seen, Graph::Number(0), MinusInfinity());
-
+  MaskByKeys(pass, positions, window, g.Add(Iota(g, length), base));
   if (first_slot == end_slot) return;  // another chunk owns the slots that this one reads
   const Var held = g.Slice(pass.State(kLocalState), 0, first_slot, end_slot);
-  const Var empty = g.Scale(g.Slice(held, 2, 0, batch), 0);
-  Var moved = g.Concat({g.Slice(held, 2, batch, length), empty}, 2);
+  Var moved = WithoutOldest(g, held, batch, length);
   if (pass.tokens < batch || batch == 1) {  // one token enters a block only at its first position
     const Var rest = g.Op("mod", {{"x", pass.current_pos}, {"y", Whole(batch)}});
     const Var enters = g.Reshape(Compare(g, "equal", rest, Whole(0)), {1, 1, 1, 1});
     moved = g.Select(enters, moved, held);
   }
-  const auto first = static_cast<int32_t>(first_slot), end = static_cast<int32_t>(end_slot);
-  pass.UpdateState(kLocalState, moved, std::vector<int32_t>{first, 0, 0, 0},
-                   std::vector<int32_t>{end, 0, 0, 0}, {false, true, true, true});
+  StoreWindow(pass, moved, first_slot, end_slot);
 }
 
 Var GemmaAttention(Pass& pass, const std::string& prefix, const PlannedLayer& layer, const Var& h) {
@@ -124,10 +152,12 @@ Result<void> PrepareGemma(Pass& pass, int64_t begin, int64_t end) {
   pass.local_cosines = rotation.cosines;
   pass.local_sines = rotation.sines;
   const Var positions = pass.g.Reshape(pass.position_ids, {1, 1, pass.tokens, 1});
-  if (pass.plan.local_cache_shifts()) {
-    MoveWindow(pass, positions, *c.sliding_window, first_slot, end_slot);
-  } else {
+  if (!pass.plan.local_cache_shifts()) {
     MaskByWindow(pass, positions, *c.sliding_window);
+  } else if (pass.plan.options.window == GraphOptions::Window::kTokens) {
+    MoveWindowByTokens(pass, positions, *c.sliding_window, first_slot, end_slot);
+  } else {
+    MoveWindow(pass, positions, *c.sliding_window, first_slot, end_slot);
   }
   return {};
 }
