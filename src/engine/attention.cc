@@ -151,7 +151,7 @@ class Runner {
             if (a_.has_value_norm) {
               pass_.kernels.rms_norm(value, nullptr, pass_.network.config.rms_norm_eps, dim_, value);
             }
-            cache.Store(span.position + n, head, key, value);
+            cache.Store(pass_.kernels, span.position + n, head, key, value);
           }
         }
       });

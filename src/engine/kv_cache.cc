@@ -38,9 +38,10 @@ void KvCache::Reserve(int64_t begin, int64_t end) {
   RefreshPointers();
 }
 
-void KvCache::Store(int64_t position, int64_t head, const float* key, const float* value) {
+void KvCache::Store(const FloatKernels& kernels, int64_t position, int64_t head, const float* key,
+                    const float* value) {
   std::byte* block = blocks_[static_cast<size_t>(position / kPagePositions - first_page_)].get();
-  layout_.Store(block + HeadOffset(head), position % kPagePositions, key, value);
+  kernels.store_kv(layout_, block + HeadOffset(head), position % kPagePositions, key, value);
 }
 
 void KvCache::DropBefore(int64_t position) {

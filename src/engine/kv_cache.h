@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/elementwise.h"
 
 namespace cmforge::engine {
 
@@ -20,7 +20,8 @@ class KvCache {
   void Reserve(int64_t begin, int64_t end);
 
   /// One head of one position, reserved before.
-  void Store(int64_t position, int64_t head, const float* key, const float* value);
+  void Store(const FloatKernels& kernels, int64_t position, int64_t head, const float* key,
+             const float* value);
 
   /// Drops what no query at `position` or later sees, keeping one block more so that short rewinds stay
   /// possible.

@@ -15,19 +15,6 @@ int64_t ElementBytes(KvType type) { return type == KvType::kF32 ? 4 : type == Kv
 int64_t Groups(int64_t dim) { return (dim + kKvGroup - 1) / kKvGroup; }
 int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Codes of one group at `codes[i * stride]`; returns the scale.
-float QuantizeGroup(const float* x, int64_t n, int8_t* codes, int64_t stride) {
-  float top = 0;
-  for (int64_t i = 0; i < n; ++i) top = std::max(top, std::fabs(x[i]));
-  const float scale = top / 127.0f;
-  const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-  for (int64_t i = 0; i < n; ++i) {
-    const float code = std::nearbyint(x[i] * inverse);
-    codes[i * stride] = static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
-  }
-  return scale;
-}
-
 }  // namespace
 
 KvPageLayout::KvPageLayout(KvType kv_type, int64_t key_width, int64_t value_width)
@@ -38,43 +25,6 @@ KvPageLayout::KvPageLayout(KvType kv_type, int64_t key_width, int64_t value_widt
   values = key_scales + (has_scales ? kPagePositions * Groups(key_dim) * 4 : 0);
   value_scales = Aligned(values + kPagePositions * value_dim * element);
   bytes = Aligned(value_scales + (has_scales ? kPagePositions * Groups(value_dim) * 4 : 0));
-}
-
-void KvPageLayout::Store(std::byte* page, int64_t slot, const float* key, const float* value) const {
-  const int64_t tile = slot / kTilePositions, lane = slot % kTilePositions;
-  const int64_t origin = tile * key_dim * kTilePositions + lane;
-  switch (type) {
-    case KvType::kF32: {
-      auto* keys = reinterpret_cast<float*>(page);
-      for (int64_t d = 0; d < key_dim; ++d) keys[origin + d * kTilePositions] = key[d];
-      std::copy_n(value, value_dim, reinterpret_cast<float*>(page + values) + slot * value_dim);
-      return;
-    }
-    case KvType::kF16: {
-      auto* keys = reinterpret_cast<uint16_t*>(page);
-      for (int64_t d = 0; d < key_dim; ++d) keys[origin + d * kTilePositions] = F32ToF16(key[d]);
-      auto* out = reinterpret_cast<uint16_t*>(page + values) + slot * value_dim;
-      for (int64_t d = 0; d < value_dim; ++d) out[d] = F32ToF16(value[d]);
-      return;
-    }
-    case KvType::kQ8: {
-      auto* keys = reinterpret_cast<int8_t*>(page);
-      auto* scales =
-          reinterpret_cast<float*>(page + key_scales) + tile * Groups(key_dim) * kTilePositions + lane;
-      for (int64_t g = 0; g < Groups(key_dim); ++g) {
-        const int64_t d = g * kKvGroup, n = std::min(kKvGroup, key_dim - d);
-        scales[g * kTilePositions] =
-            QuantizeGroup(key + d, n, keys + origin + d * kTilePositions, kTilePositions);
-      }
-      auto* out = reinterpret_cast<int8_t*>(page + values) + slot * value_dim;
-      auto* out_scales = reinterpret_cast<float*>(page + value_scales) + slot * Groups(value_dim);
-      for (int64_t g = 0; g < Groups(value_dim); ++g) {
-        const int64_t d = g * kKvGroup, n = std::min(kKvGroup, value_dim - d);
-        out_scales[g] = QuantizeGroup(value + d, n, out + d, 1);
-      }
-      return;
-    }
-  }
 }
 
 void KvPageLayout::Load(const std::byte* page, int64_t slot, float* key, float* value) const {

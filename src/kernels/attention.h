@@ -30,9 +30,7 @@ struct KvPageLayout {
   int64_t key_scales = 0, values = 0, value_scales = 0;
   int64_t bytes = 0;  // of the whole page, a multiple of 64
 
-  /// Stores one position (slot = position % 64); q8 rounds to nearest with absmax / 127 per group.
-  void Store(std::byte* page, int64_t slot, const float* key, const float* value) const;
-  /// The stored numbers again, for tests.
+  /// The stored numbers again (FloatKernels::store_kv), for tests.
   void Load(const std::byte* page, int64_t slot, float* key, float* value) const;
 };
 

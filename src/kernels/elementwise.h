@@ -6,6 +6,7 @@
 // vector width, on how many rows are computed together, or on threads. All tables give equal bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -49,6 +50,9 @@ struct FloatKernels {
   /// One head of the gated delta rule over `tokens` tokens; see DeltaRuleArgs.
   void (*delta_rule)(const struct DeltaRuleArgs& args);
 
+  /// Stores one position of one head in its page (slot = position % 64); q8 rounds to nearest with absmax / 127 per group.
+  void (*store_kv)(const KvPageLayout& layout, std::byte* page, int64_t slot, const float* key,
+                   const float* value);
   /// Queries against one head's cached keys and values; see AttendArgs.
   void (*attend)(const AttendArgs& args);
 };

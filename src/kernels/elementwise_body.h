@@ -7,6 +7,7 @@
 #include "kernels/delta_rule_body.h"
 #include "kernels/elementwise.h"
 #include "kernels/elementwise_vec.h"
+#include "kernels/kv_store_body.h"
 #include "kernels/norm_body.h"
 
 namespace cmforge {
@@ -99,6 +100,7 @@ FloatKernels MakeTable(std::string_view isa, bool (*runs_here)()) {
   table.rope = Rope;
   table.conv_row = ConvRow;
   table.delta_rule = DeltaRule;
+  table.store_kv = StoreKv;
   table.attend = Attend;
   return table;
 }

@@ -31,7 +31,8 @@ struct Problem {
       std::vector<float> key(static_cast<size_t>(key_dim)), value(static_cast<size_t>(value_dim));
       for (auto& x : key) x = normal(rng);
       for (auto& x : value) x = normal(rng);
-      layout.Store(pages.back().data(), p % kPagePositions, key.data(), value.data());
+      FloatKernelsThatRun().front()->store_kv(layout, pages.back().data(), p % kPagePositions, key.data(),
+                                              value.data());
     }
     for (const auto& page : pages) page_pointers.push_back(page.data());
     q.resize(static_cast<size_t>(queries * key_dim));
@@ -161,7 +162,13 @@ TEST(Attention, CachesGiveBackWhatWasStoredWithinTheirPrecision) {
     for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<float>(i) - 20.5f;
     for (size_t i = 0; i < value.size(); ++i) value[i] = i == 3 ? 0 : 1.0f / static_cast<float>(i + 1);
     for (int64_t slot = 0; slot < kPagePositions; ++slot)
-      layout.Store(page.data(), slot, key.data(), value.data());
+      FloatKernelsThatRun().front()->store_kv(layout, page.data(), slot, key.data(), value.data());
+    for (const auto* kernels : FloatKernelsThatRun()) {
+      std::vector<std::byte> other(page.size());
+      for (int64_t slot = 0; slot < kPagePositions; ++slot)
+        kernels->store_kv(layout, other.data(), slot, key.data(), value.data());
+      EXPECT_EQ(page, other) << kernels->isa;
+    }
     const float step = type == KvType::kF32 ? 0 : type == KvType::kF16 ? 0x1p-11f : 0.5f / 127;
     for (const int64_t slot : {0, 17, 63}) {
       layout.Load(page.data(), slot, key_back.data(), value_back.data());
