@@ -56,8 +56,6 @@ struct Envelope {
   ByteRange header, directory, data, masks, vocab, index;
   uint64_t header_hash = 0;
   uint64_t directory_hash = 0;
-
-  bool operator==(const Envelope&) const = default;
 };
 
 /// Reads and validates the envelope of a whole file, in this order: size (Bounds), InvalidMagic,

@@ -129,9 +129,9 @@ class Printer {
       out_ += '{';
       for (size_t i = 0; i < entries->size(); ++i) {
         out_ += i ? ", {" : "{";
-        Contents((*entries)[i].first);
+        Contents((*entries)[i].key);
         out_ += ", ";
-        Contents((*entries)[i].second);
+        Contents((*entries)[i].value);
         out_ += '}';
       }
       out_ += '}';

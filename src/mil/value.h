@@ -32,8 +32,9 @@ struct BlobRef {
 inline constexpr std::string_view kWeightFile = "@model_path/weights/weight.bin";
 
 struct Value {
-  using Items = std::vector<Value>;                      // list, tuple
-  using Entries = std::vector<std::pair<Value, Value>>;  // dictionary
+  struct Entry;                        // key and value; a pair would have to know Value already
+  using Items = std::vector<Value>;    // list, tuple
+  using Entries = std::vector<Entry>;  // dictionary
 
   Type type;
   std::string doc;
@@ -41,8 +42,17 @@ struct Value {
 
   [[nodiscard]] const TensorData* tensor() const { return std::get_if<TensorData>(&data); }
   [[nodiscard]] const BlobRef* blob() const { return std::get_if<BlobRef>(&data); }
-  bool operator==(const Value& other) const = default;
+  bool operator==(const Value& other) const;
 };
+
+struct Value::Entry {
+  Value key, value;
+  bool operator==(const Entry&) const = default;
+};
+
+inline bool Value::operator==(const Value& other) const {
+  return type == other.type && doc == other.doc && data == other.data;
+}
 
 /// Values made by hand. Shapes must fit the number of elements (a mistake of ours otherwise).
 [[nodiscard]] Value Int32(int32_t value);

@@ -140,8 +140,8 @@ TEST_F(RewriteSlots, AFailedWriteLeavesAValidFileThatCanBeCut) {
     Recorder more;
     SlotRewriter second(again->parts()[0], again->header(), more);
     for (const TensorInfo& tensor : fresh_.tensors()) {
-      if (again->Find(tensor.name)->dtype != tensor.dtype)
-        ASSERT_TRUE(second.Replace(tensor.name, tensor.dtype, fresh_.Read(tensor.name)->bytes));
+      if (again->Find(tensor.name)->dtype == tensor.dtype) continue;
+      ASSERT_TRUE(second.Replace(tensor.name, tensor.dtype, fresh_.Read(tensor.name)->bytes));
     }
     ASSERT_TRUE(second.Flush());
     for (const Write& write : more.writes) Apply(state, write, write.bytes.size());
