@@ -78,7 +78,7 @@ class ChatReader {
     if (!text) return Json::object();
     auto json = ParseJson(*text, name);
     if (json && json->is_object()) return std::move(*json);
-    std::string reason = json ? "not an object" : std::move(json).error().message;
+    std::string reason = json ? "not an object" : json.error().message;
     if (!json) reason.erase(0, name.size() + 2);  // Warn names the file
     Warn(name, reason + ": ignored");
     return Json::object();

@@ -305,8 +305,8 @@ Result<void> ReadIntermediateSize(const Reading& in) {
   if (is_lfm2 && adjust) {
     CMF_TRY(const double multiplier, fields.PositiveOr("block_ffn_dim_multiplier", 1.0));
     CMF_TRY(const int64_t unit, fields.IntOr("block_multiple_of", 256, 1));
-    const auto width =
-        static_cast<int64_t>(multiplier * static_cast<double>(2 * model.intermediate_size / 3));
+    const int64_t two_thirds = 2 * model.intermediate_size / 3;
+    const auto width = static_cast<int64_t>(multiplier * static_cast<double>(two_thirds));
     if (width > kMaxConfigCount) return fields.Bad("block_ffn_dim_multiplier", "absurdly large");
     model.intermediate_size = (width + unit - 1) / unit * unit;
   }

@@ -123,10 +123,10 @@ std::optional<std::pair<int64_t, std::string>> SplitLayer(std::string_view name)
 
 PlainName Skipped() { return {.is_skipped = true, .name = {}, .prefix = {}}; }
 
-PlainName InLayer(std::string_view stack, int64_t layer, std::string suffix) {
+PlainName InLayer(std::string_view stack, int64_t layer, std::string_view suffix) {
   PlainName plain;
   plain.prefix = fmt::format("{}{}.", stack, layer);
-  plain.name = plain.prefix + suffix;
+  plain.name = fmt::format("{}{}", plain.prefix, suffix);
   return plain;
 }
 
@@ -140,7 +140,7 @@ Result<PlainName> ToPlainName(std::string_view raw, const HfConfig& config) {
     std::string rest(*behind);
     if (auto layer = SplitLayer(rest)) {
       RenameSuffix(layer->second, is_lfm2);
-      return InLayer("model.mtp.layers.", layer->first, std::move(layer->second));
+      return InLayer("model.mtp.layers.", layer->first, layer->second);
     }
     Replace(rest, "fc.", "eh_proj.");
     Replace(rest, "pre_fc_norm_embedding.", "enorm.");
@@ -175,7 +175,7 @@ Result<PlainName> ToPlainName(std::string_view raw, const HfConfig& config) {
   if (auto layer = SplitLayer(name)) {
     if (layer->first >= config.model.num_layers) return Skipped();
     RenameSuffix(layer->second, is_lfm2);
-    PlainName plain = InLayer("model.layers.", layer->first, std::move(layer->second));
+    PlainName plain = InLayer("model.layers.", layer->first, layer->second);
     plain.layer = layer->first;
     return plain;
   }

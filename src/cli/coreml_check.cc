@@ -179,8 +179,8 @@ Result<int> Check(const Cli& cli, const Options& options) {
         result.max_abs, result.kl_mean, result.top1_agreement * 100, result.decided_disagreements,
         result.decided, result.prefill_infer_max_abs, result.state_max_abs, result.state_cosine);
     for (const coreml::StateDifference& one : result.states) {
-      fmt::print("  state    {} {}: {:.3g}, relative {:.3g} (layer {} of {})\n", one.state, one.part,
-                 one.max_abs, one.max_relative, one.worst_layer, one.layers);
+      fmt::print("  state    {} {}: {:.3g}, relative {:.3g} (worst in layer {}, of {} compared)\n", one.state,
+                 one.part, one.max_abs, one.max_relative, one.worst_layer, one.layers);
     }
   }
   if (options.bench) {

@@ -53,7 +53,7 @@ Result<std::vector<Part>> OpenSiblings(const std::filesystem::path& path, Part f
   std::vector<Part> parts;
   for (int64_t no = 1; no <= shard.count; ++no) {
     if (no == shard.no) {
-      parts.push_back(std::move(first_opened));
+      parts.push_back(std::move(first_opened));  // NOLINT(bugprone-use-after-move): once
       continue;
     }
     const std::filesystem::path sibling = SiblingPath(path, no);

@@ -253,7 +253,7 @@ class Runner {
   [[nodiscard]] int64_t RowsPerTask() const {
     int64_t queries = kMostQueriesPerTask;
     const auto tasks = [&] { return pass_.rows * group_ / queries * a_.kv_heads; };
-    while (queries > kLeastQueriesPerTask && tasks() < 4 * pass_.pool().threads()) queries /= 2;
+    while (queries > kLeastQueriesPerTask && tasks() < int64_t{4} * pass_.pool().threads()) queries /= 2;
     return std::max<int64_t>(1, queries / group_);
   }
 

@@ -153,7 +153,7 @@ Result<std::unique_ptr<Sequence>> EngineSequence::Restore(std::shared_ptr<const 
   if (header.gate_bytes > visits)
     return NotASnapshot(fmt::format("{} bytes of gates", uint64_t{header.gate_bytes}));
 
-  CMF_TRY(auto sequence, Make(model, context, static_cast<KvType>(uint32_t{header.kv_type})));
+  CMF_TRY(auto sequence, Make(std::move(model), context, static_cast<KvType>(uint32_t{header.kv_type})));
   sequence->position_ = position;
   CMF_TRY(const Bytes gates, Take(rest, header.gate_bytes));
   sequence->gates_.resize(gates.size());

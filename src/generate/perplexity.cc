@@ -129,7 +129,7 @@ Result<PerplexityResult> Perplexity(const LanguageModel& model, const LanguageMo
     for (const float kl : scores.kl) a.kl_mean += kl / count;
     std::sort(scores.kl.begin(), scores.kl.end());
     const auto quantile = [&](double q) {
-      return scores.kl[static_cast<size_t>(q * static_cast<double>(scores.kl.size() - 1) + 0.5)];
+      return scores.kl[static_cast<size_t>(std::lround(q * static_cast<double>(scores.kl.size() - 1)))];
     };
     a.kl_median = quantile(0.5);
     a.kl_99 = quantile(0.99);

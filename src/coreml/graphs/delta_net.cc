@@ -12,8 +12,6 @@
 namespace cmforge::coreml {
 namespace {
 
-using mil::DataType;
-
 class DeltaNet {
  public:
   DeltaNet(Pass& pass, std::string name, const PlannedLayer& layer)

@@ -27,7 +27,7 @@ Var Route(Graph& g, const std::string& name, int64_t hidden, const MoeConfig& mo
     rest = g.Select(best, Graph::Number(-1), rest);
   }
   const Var is_kept = g.Op("greater_equal", {{"x", p}, {"y", g.Reduce("reduce_max", rest, 1)}});
-  const Var kept = g.Mul(p, g.Op("cast", {{"x", is_kept}, {"dtype", "fp16"}}));
+  Var kept = g.Mul(p, g.Op("cast", {{"x", is_kept}, {"dtype", "fp16"}}));
   if (!moe.norm_topk_prob) return kept;
   return g.Op("real_div", {{"x", kept}, {"y", g.Reduce("reduce_sum", kept, 1)}});
 }

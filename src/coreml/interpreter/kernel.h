@@ -28,7 +28,8 @@ class AlignedFloats {
     constexpr size_t kLine = 64;
     size_ = count;
     memory_.assign(static_cast<size_t>(count) * sizeof(float) + kLine, std::byte{0});
-    data_ = reinterpret_cast<float*>(AlignUp(reinterpret_cast<uintptr_t>(memory_.data()), kLine));
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    data_ = reinterpret_cast<float*>(memory_.data() + (AlignUp(address, kLine) - address));
   }
   [[nodiscard]] float* data() const { return data_; }
   [[nodiscard]] int64_t size() const { return size_; }

@@ -40,7 +40,7 @@ int32_t Saturate(int64_t v) { return static_cast<int32_t>(std::clamp<int64_t>(v,
 std::optional<std::vector<int64_t>> ViewOffsets(const OpCall& call, const std::vector<TensorType>& outputs,
                                                 bool rounds) {
   const std::string_view op = call.info().name;
-  const auto whole = std::optional(std::vector<int64_t>{0});
+  auto whole = std::optional(std::vector<int64_t>{0});
   if (op == "reshape" || op == "expand_dims" || op == "squeeze" || op == "identity") return whole;
   if (op == "concat") return call.All("values").size() == 1 ? whole : std::nullopt;
   if (!call.Has("x")) return std::nullopt;

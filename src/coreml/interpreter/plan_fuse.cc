@@ -237,7 +237,7 @@ class FunctionPlan::Fuser {
       chain.inputs.push_back({id, period});
       return static_cast<int32_t>(chain.inputs.size()) - 1;
     }
-    const size_t inputs = chain.inputs.size(), ops = chain.ops.size(), steps = taken.size();
+    const size_t old_inputs = chain.inputs.size(), old_ops = chain.ops.size(), old_steps = taken.size();
     taken.push_back(step);
     ChainOp op;
     op.binary = FindBinaryBlock(step->op->type);
@@ -248,9 +248,9 @@ class FunctionPlan::Fuser {
       CMF_TRY(b, AddToChain(chain, step->operands.at("y")[0], shape, false, taken));
     }
     if (!a || !b) {  // without this operation: what it makes is an input, if that can be
-      chain.inputs.resize(inputs);
-      chain.ops.resize(ops);
-      taken.resize(steps);
+      chain.inputs.resize(old_inputs);
+      chain.ops.resize(old_ops);
+      taken.resize(old_steps);
       if (is_last) return std::nullopt;
       chain.inputs.push_back({id, plan_.At(id).count()});
       return static_cast<int32_t>(chain.inputs.size()) - 1;

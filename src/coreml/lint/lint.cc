@@ -76,7 +76,7 @@ class Inspector {
     if (auto status = CheckMetaKeys(text, findings_); !status)
       return Fail(std::move(status).error().In(file));
     auto meta = ParsePackageMeta(text);
-    if (!meta) findings_.Add(rules::kMetaValue, "meta.yaml", std::move(meta).error().message);
+    if (!meta) findings_.Add(rules::kMetaValue, "meta.yaml", meta.error().message);
     CheckSideFiles(path_, findings_);
     std::optional<PackageParts> parts;
     if (meta) {

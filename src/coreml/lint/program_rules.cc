@@ -8,7 +8,6 @@
 namespace cmforge::coreml::lint {
 namespace {
 
-using mil::DataType;
 using mil::Opset;
 
 /// What needs a version: the least opset and what of it.
