@@ -15,6 +15,7 @@
 #include "base/half.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/isa.h"
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
@@ -35,9 +36,7 @@
 namespace cmforge {
 
 extern const FloatKernels kFloatKernelsAvx2;
-const FloatKernels kFloatKernelsAvx2 = MakeTable("avx2", [] {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-});
+const FloatKernels kFloatKernelsAvx2 = MakeTable("avx2", [] { return RunsHere(Isa::kAvx2); });
 
 }  // namespace cmforge
 #endif

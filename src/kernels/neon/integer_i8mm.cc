@@ -105,6 +105,7 @@ const KernelTable kNeonI8mmTable = {
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct,
                 IntegerProduct, IntegerProduct, IntegerProduct, IntegerProduct},
     .exact = neon::FloatProduct,
+    .live = LiveProduct,
     .arranged_bytes = ArrangedBytes,
     .arrange = Arrange,
     .scratch_bytes = ScratchBytes,
