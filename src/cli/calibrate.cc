@@ -5,6 +5,7 @@
 #include "checkpoint/channel_stats_file.h"
 #include "cli/calibration.h"
 #include "cli/console.h"
+#include "cli/input.h"
 
 namespace cmforge::cli {
 namespace {
@@ -19,6 +20,7 @@ Result<int> CalibrateModel(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_CHECK(RequireTensors(source));
   CMF_CHECK(CheckOutput(source, options.output));
+  CMF_CHECK(CheckNotInput(options.text.file, options.output));
   CMF_TRY(const ChannelStats stats, CalibrateOnText(cli, source, options.text));
   CMF_CHECK(WriteChannelStats(options.output, stats));
   if (cli.common.json) {

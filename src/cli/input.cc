@@ -1,6 +1,7 @@
 // Reading what the flags name.
 #include "cli/input.h"
 
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
@@ -48,6 +49,14 @@ Result<Json> ReadToolsFile(const std::string& path) {
                 fmt::format("{}: not a list of tools: write [{{\"type\": \"function\", ...}}]", path));
   }
   return tools;
+}
+
+Result<void> CheckNotInput(const std::string& input, const std::string& output) {
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(input, output, ignored)) return {};
+  return Fail(
+      ErrorKind::kUsage,
+      fmt::format("{}: is the input as well and would be lost: give the output another name", output));
 }
 
 }  // namespace cmforge::cli

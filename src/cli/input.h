@@ -22,6 +22,9 @@ Result<std::string> ReadUtf8Input();
 /// Fails: as ReadTextFile and ParseJson.
 Result<Json> ReadJsonFile(const std::string& path);
 
+/// Fails: kUsage when `output` is the file `input`, which would be lost.
+Result<void> CheckNotInput(const std::string& input, const std::string& output);
+
 /// A list of tools for a chat template. Fails: kCorrupt also when it is not a list.
 Result<Json> ReadToolsFile(const std::string& path);
 

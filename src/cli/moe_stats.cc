@@ -6,6 +6,7 @@
 #include "base/atomic_file.h"
 #include "cli/active_flags.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/model_argument.h"
 #include "generate/generator.h"
 
@@ -58,6 +59,7 @@ Result<int> MoeStats(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
   CMF_CHECK(RequireTensors(source));
   CMF_CHECK(CheckOutput(source, options.output));
+  CMF_CHECK(CheckNotInput(options.file, options.output));
   const auto experts =
       source.config ? cmf::ExpertsOfLayers(*source.tensors, *source.config) : std::map<int64_t, int64_t>();
   if (experts.empty()) {

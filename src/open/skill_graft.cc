@@ -166,6 +166,12 @@ Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorS
       continue;
     const TensorInfo* old = backbone.Find(tensor.name);
     if (old == nullptr) {
+      if (layer) {
+        return Fail(
+            ErrorKind::kUsage,
+            fmt::format("{}: tensor '{}': the backbone has none: a donor must be of the same backbone",
+                        donor->path(), tensor.name));
+      }
       unknown.push_back(tensor.name);
       continue;
     }

@@ -88,6 +88,9 @@ TEST_F(CoremlPackage, WritesPalettesFittedToAText) {
   const std::string stats = Path("tiny.stats");
   const Ran calibrated = Run({"calibrate", model, "--file", Path("text.txt"), "-o", stats, "--json"});
   ASSERT_EQ(calibrated.status, 0) << calibrated.err;
+  const auto text_size = std::filesystem::file_size(Path("text.txt"));
+  EXPECT_EQ(Run({"calibrate", model, "--file", Path("text.txt"), "-o", Path("text.txt")}).status, 2);
+  EXPECT_EQ(std::filesystem::file_size(Path("text.txt")), text_size) << "the text is not its own output";
   EXPECT_EQ(calibrated.json().at("weights"), 6 * 7 + 1);  // seven of each layer, and the tied head
   const auto convert = [&](const std::string& name, const std::string& calibrate) {
     const Ran ran = Run({"coreml",           "convert", "--model",      model, "--output",     Path(name),

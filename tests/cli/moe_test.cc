@@ -116,6 +116,8 @@ TEST_F(Moe, WhatDoesNotFitIsOneLineAndTheRightCode) {
   std::ofstream(Path("text")) << "hello";
   refused(2, {"moe-stats", dense, "--file", Path("text"), "-o", out});
   refused(7, {"moe-stats", moe, "--file", Path("text"), "-o", out, "--context", "1000000"});
+  refused(2, {"moe-stats", moe, "--file", Path("text"), "-o", Path("text")});
+  EXPECT_EQ(std::filesystem::file_size(Path("text")), 5u) << "the text is not its own output";
 }
 
 TEST_F(Moe, StatisticsOfTheTrainedModelAreItsRecordedShares) {

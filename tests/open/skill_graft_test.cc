@@ -126,6 +126,16 @@ TEST_F(SkillGraft, DemandsTheFullShape) {
   EXPECT_NE(graft.error().message.find(kGate), std::string::npos) << graft.error().message;
 }
 
+TEST_F(SkillGraft, RefusesADonorWhoseLayersHaveWhatTheBackbonesHaveNot) {
+  const auto donor =
+      std::make_shared<Donor>(*file_, std::vector<std::pair<std::string, float>>{{kNorm, 2.0f}});
+  donor->Entry(kGate).name = "model.layers.1.mlp.experts.0.gate_proj.weight";
+  const auto graft = Plan(donor);
+  ASSERT_FALSE(graft);
+  EXPECT_EQ(graft.error().kind, ErrorKind::kUsage);
+  EXPECT_NE(graft.error().message.find("experts.0"), std::string::npos) << graft.error().message;
+}
+
 // What EmitAppend writes, in order.
 class Recorder final : public cmf::InPlaceSink {
  public:
