@@ -42,7 +42,7 @@ class JsonText {
   [[nodiscard]] std::string Take() { return std::move(out_); }
 
  private:
-  void Indent() { out_.append(static_cast<size_t>(2 * depth_), ' '); }
+  void Indent() { out_.append(size_t{2} * static_cast<size_t>(depth_), ' '); }
   void Quoted(std::string_view text) {
     out_ += '"';
     for (const char c : text) {

@@ -123,7 +123,7 @@ Type Type::Dictionary(Type key, Type value) {
 }
 
 std::string TypeText(const TensorType& type) {
-  const std::string name(DataTypeName(type.dtype));
+  std::string name(DataTypeName(type.dtype));
   if (type.shape.empty()) return name;
   std::string text = "tensor<" + name + ", [";
   for (size_t i = 0; i < type.shape.size(); ++i) text += (i ? ", " : "") + DimText(type.shape[i]);

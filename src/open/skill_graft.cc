@@ -148,8 +148,8 @@ Result<std::shared_ptr<const TensorSource>> OpenDonor(const fs::path& path, cons
   return source.tensors;
 }
 
-Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorSource> donor,
-                        const GraftOptions& options, std::shared_ptr<ThreadPool> pool,
+Result<Graft> PlanGraft(const cmf::File& backbone, const std::shared_ptr<const TensorSource>& donor,
+                        const GraftOptions& options, const std::shared_ptr<ThreadPool>& pool,
                         const RunControl& control) {
   Graft graft;
   auto grafted = std::make_shared<GraftSource>(backbone, donor, pool);

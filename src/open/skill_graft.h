@@ -35,8 +35,8 @@ Result<std::shared_ptr<const TensorSource>> OpenDonor(const std::filesystem::pat
 
 /// Fails: kUsage (a donor tensor of another shape than the backbone's: both named; none in common; nothing
 /// changed), kUnsupported (the backbone's encoding cannot be written), as the encoders.
-Result<Graft> PlanGraft(const cmf::File& backbone, std::shared_ptr<const TensorSource> donor,
-                        const GraftOptions& options, std::shared_ptr<ThreadPool> pool,
+Result<Graft> PlanGraft(const cmf::File& backbone, const std::shared_ptr<const TensorSource>& donor,
+                        const GraftOptions& options, const std::shared_ptr<ThreadPool>& pool,
                         const RunControl& control);
 
 /// The same tensors as replacements of skill `id`.

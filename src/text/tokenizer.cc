@@ -254,7 +254,7 @@ class FileTokenizer : public Tokenizer, public std::enable_shared_from_this<File
       const size_t added = options.add_special ? file_.post_processor.AddedCount(second != nullptr) : 0;
       CMF_CHECK(file_.truncation->Apply(first, second, added));
     }
-    std::vector<TokenId> ids = file_.post_processor.Apply(std::move(first), second, options.add_special);
+    std::vector<TokenId> ids = file_.post_processor.Apply(first, second, options.add_special);
     if (options.apply_truncation_and_padding && file_.padding) file_.padding->Apply(ids);
     return ids;
   }

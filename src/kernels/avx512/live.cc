@@ -49,7 +49,6 @@ class LiveRow {
 
 class LiveQ8 : public LiveRow<32, 0> {
  public:
-  static constexpr bool kIsInterleaved = false;
   static constexpr bool kHasGroupScales = false;
   static constexpr int32_t kZero = 128;
 
