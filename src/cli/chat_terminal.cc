@@ -1,5 +1,6 @@
 // The chat in the terminal: streaming answers, a few commands, Ctrl-C that stops the answer and keeps the
 // conversation.
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,6 +15,14 @@
 
 namespace cmforge::cli {
 namespace {
+
+/// To the terminal at once. Ctrl-C may cut the write short, which is no failure of the terminal.
+void Stream(std::string_view text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  if (std::ferror(stdout) != 0 && errno == EINTR) std::clearerr(stdout);
+}
 
 constexpr const char* kHelp =
     R"(/system TEXT     set the system message (without TEXT: show it; "": take it away)
@@ -135,14 +144,12 @@ class Terminal {
       sink.content = [&](std::string_view text) {
         if (in_reasoning) fmt::print("{}\n", colour_ ? "\033[0m" : "");
         in_reasoning = false;
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
+        Stream(text);
       };
       sink.reasoning = [&](std::string_view text) {
         if (!in_reasoning && colour_) fmt::print("\033[2m");
         in_reasoning = true;
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
+        Stream(text);
       };
     }
     if (specialist_.routes_each_prompt) {
