@@ -36,7 +36,7 @@
 namespace cmforge {
 
 extern const FloatKernels kFloatKernelsAvx2;
-const FloatKernels kFloatKernelsAvx2 = MakeTable("avx2", [] { return RunsHere(Isa::kAvx2); });
+constinit const FloatKernels kFloatKernelsAvx2 = MakeTable("avx2", [] { return RunsHere(Isa::kAvx2); });
 
 }  // namespace cmforge
 #endif

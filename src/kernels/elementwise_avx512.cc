@@ -38,7 +38,7 @@
 namespace cmforge {
 
 extern const FloatKernels kFloatKernelsAvx512;
-const FloatKernels kFloatKernelsAvx512 = MakeTable("avx512", [] {
+constinit const FloatKernels kFloatKernelsAvx512 = MakeTable("avx512", [] {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 });

@@ -83,8 +83,9 @@ void ConvRow(const float* const* rows, const float* taps, int64_t kernel, int64_
   }
 }
 
-FloatKernels MakeTable(std::string_view isa, bool (*runs_here)()) {
-  FloatKernels table;
+/// Constant, so that no code of an instruction set runs before it was asked for.
+constexpr FloatKernels MakeTable(std::string_view isa, bool (*runs_here)()) {
+  FloatKernels table{};
   table.isa = isa;
   table.runs_here = runs_here;
   table.rms_norm = RmsNorm;

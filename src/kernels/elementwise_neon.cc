@@ -7,7 +7,7 @@
 namespace cmforge {
 
 extern const FloatKernels kFloatKernelsNeon;
-const FloatKernels kFloatKernelsNeon = MakeTable("neon", [] { return true; });
+constinit const FloatKernels kFloatKernelsNeon = MakeTable("neon", [] { return true; });
 
 }  // namespace cmforge
 #endif

@@ -4,6 +4,6 @@
 namespace cmforge {
 
 extern const FloatKernels kFloatKernelsReference;
-const FloatKernels kFloatKernelsReference = MakeTable("reference", [] { return true; });
+constinit const FloatKernels kFloatKernelsReference = MakeTable("reference", [] { return true; });
 
 }  // namespace cmforge
