@@ -5,8 +5,8 @@ set(CMFORGE_WARNINGS -Wall -Wextra -Wno-missing-field-initializers -Wshadow -Wco
 # Bits are promised (quantizers, exact logits): no contraction of a*b+c unless a kernel asks by intrinsic.
 set(CMFORGE_FLAGS -ffp-contract=off -fno-math-errno)
 
-# Sanitizer builds share one precompiled header, which halves their compile time; the release build goes without, so
-# that every file must include what it uses.
+# Builds that only check (lint, sanitizers, fuzzers) share one precompiled header, which halves their compile time; the
+# release build goes without, so that every file must include what it uses.
 option(CMFORGE_PRECOMPILE "Share precompiled headers" OFF)
 function(cmforge_precompile target)
   if(CMFORGE_PRECOMPILE)
