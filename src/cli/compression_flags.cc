@@ -44,18 +44,18 @@ void CompressionFlags::AddTo(CLI::App* command) {
       "--calibrate", calibrate,
       "For --lut-method activation: a text, of which the first 4096 tokens are read, or statistics "
       "made by `cmforge calibrate`");
-  command
-      ->add_option(
-          "--lut-ffn-mixed", lut_ffn_mixed,
-          "Bits on average over the decoder: the matrices that gain most get the width above --lut-ffn")
-      ->check(CLI::Range(2.0, 8.0));
+  command->add_option(
+      "--lut-ffn-mixed", lut_ffn_mixed,
+      "Bits on average over the decoder, between 2 and 8: the matrices that gain most get the "
+      "width above --lut-ffn");
   const auto scaled = [&](const char* flag, std::string& value, const char* what) {
     command
         ->add_option(
             flag, value,
-            fmt::format("Scaled integers for {}, for CPU and GPU only: none, int8 (a scale a channel), or "
-                        "int4,BLOCK (a scale for BLOCK columns)",
-                        what))
+            fmt::format(
+                "Scaled integers for {}, for CPU and GPU only: none, int8 (a scale a channel), int4 or "
+                "int4,BLOCK (a scale for BLOCK columns, default 32)",
+                what))
         ->capture_default_str();
   };
   scaled("--quant-ffn", quant_ffn, "the decoder's matrices");

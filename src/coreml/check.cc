@@ -68,13 +68,7 @@ class Checker {
       : reference_(reference), package_(package), options_(options), control_(control), source_(states) {}
 
   Result<CheckResult> Run(int64_t batch, std::span<const TokenId> prompt) {
-    const int64_t vocab = reference_.config().vocab_size;
-    if (vocab != package_.config().vocab_size) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("the package has {} tokens, the checkpoint {}: it was made from "
-                              "another model",
-                              package_.config().vocab_size, vocab));
-    }
+    CMF_CHECK(CheckSameModel());
     if (prompt.empty()) return Fail(ErrorKind::kUsage, "check: no tokens: give a prompt");
     CMF_TRY(auto stepwise, package_.NewSequence());
     CMF_TRY(auto batched, package_.NewSequence());
@@ -117,6 +111,20 @@ class Checker {
   }
 
  private:
+  Result<void> CheckSameModel() const {
+    const ModelConfig &want = reference_.config(), &got = package_.config();
+    const auto same = [](const char* what, int64_t package, int64_t checkpoint) -> Result<void> {
+      if (package == checkpoint) return {};
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: the package says {}, the checkpoint {}: it was made from another model",
+                              what, package, checkpoint));
+    };
+    CMF_CHECK(same("vocab_size", got.vocab_size, want.vocab_size));
+    CMF_CHECK(same("hidden_size", got.hidden_size, want.hidden_size));
+    if (got.num_layers == 0) return {};  // a package without config.json
+    return same("num_layers", got.num_layers, want.num_layers);
+  }
+
   /// Logits of the last token.
   Result<std::vector<float>> Feed(const LanguageModel& model, Sequence& sequence,
                                   std::span<const TokenId> tokens) const {

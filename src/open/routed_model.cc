@@ -228,9 +228,11 @@ Result<std::shared_ptr<LanguageModel>> MakeRoutedModel(std::shared_ptr<Specialis
   }
   if (candidates.empty()) {
     return Fail(ErrorKind::kUsage,
-                fmt::format("{}: routing while running: no skill has a subspace of metric 'mse' and replaces "
-                            "feed-forward tensors only: use --skill auto",
-                            source.path));
+                specialists->skills().empty()
+                    ? fmt::format("{}: it has no skills to route between", source.path)
+                    : fmt::format("{}: routing while running: no skill has a subspace of metric 'mse' and "
+                                  "replaces feed-forward tensors only: use --skill auto",
+                                  source.path));
   }
   return std::shared_ptr<LanguageModel>(std::make_shared<RoutedModel>(
       std::move(specialists), std::move(backbone), std::move(candidates), rule));

@@ -164,8 +164,11 @@ TEST_F(SpecialistsCli, SkillsRunByIdBlendAndRoute) {
   EXPECT_EQ(Run({"skill", "remove", model, "sql"}).status, 3);
   EXPECT_EQ(Logits(model), backbone);
   EXPECT_EQ(Run({"verify", model}).status, 0);
-  EXPECT_EQ(Run({"route", Copy("rs-qwen3-q8.cmf", "plain.cmf"), "--tokens", "3", "--json"}).json()["winner"],
-            nullptr);
+  const std::string plain = Copy("rs-qwen3-q8.cmf", "plain.cmf");
+  EXPECT_EQ(Run({"route", plain, "--tokens", "3", "--json"}).json()["winner"], nullptr);
+  const Ran none = Run({"logits", plain, "--tokens", "3", "--route-dynamic"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("has no skills"), std::string::npos) << none.err;
 }
 
 TEST_F(SpecialistsCli, ASkillFromADonorAndItsWayAsAFile) {
