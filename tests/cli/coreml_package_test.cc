@@ -276,7 +276,7 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
   refuses_form({"--lut-ffn", "6", "--lut-method", "activation", "--calibrate", Path("nowhere")}, 3,
                "nowhere");
   refuses_form({"--lut-ffn-mixed", "4"}, 2, "--lut-ffn-mixed");
-  refuses_form({"--lut-ffn-mixed", "9"}, 2, "between 2 and 8");
+  refuses_form({"--lut-ffn-mixed", "9"}, 2, "--lut-ffn-mixed");
   refuses_form({"--lut-ffn-mixed", "nan"}, 2, "between 2 and 8");
   refuses_form({"--lut-ffn", "4", "--lut-ffn-mixed", "6.5"}, 2, "4 and 6 bits");
   refuses_form({"--quant-ffn", "int8", "--lut-ffn-mixed", "4.5"}, 2, "--lut-ffn-mixed");
