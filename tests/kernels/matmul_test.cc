@@ -97,6 +97,42 @@ TEST(MatMul, EveryInstructionSetGivesTheBitsOfTheReference) {
   }
 }
 
+// Sums of a group in 16 bits must not overflow: the largest codes of either sign against the largest activations.
+TEST(MatMul, ExtremeCodesAndInputsGiveTheBitsOfTheReference) {
+  ThreadPool pool(1);
+  KernelContext reference(pool, Isa::kReference);
+  constexpr int64_t kRows = 17, kCols = 608;
+  for (const auto& [dtype, group_bytes, skipped] : {std::tuple{DType::kQ8Row, 32, 0},
+                                                    {DType::kQ4Block, 16, 0},
+                                                    {DType::kQ4tp, 16, 0},
+                                                    {DType::kQ4Tiled, 18, 2},
+                                                    {DType::kQ2tp, 8, 0}}) {
+    TensorView view = WeightMaker(8).Make(dtype, kRows, kCols);
+    for (const int byte : {0x00, 0xFF, 0x80, 0x7F}) {
+      auto codes = std::make_shared<Payload>(view.bytes.begin(), view.bytes.end());
+      for (int64_t g = 0; g < kRows * kCols / 32; ++g)
+        std::fill_n(codes->begin() + g * group_bytes + skipped, group_bytes - skipped, std::byte(byte));
+      view.bytes = *codes;
+      view.owner = codes;
+      const LinearWeight weight = MakeWeight(view);
+      for (const int period : {1, 2, 4}) {  // signs of the activations: all alike, in turn, in pairs
+        for (const int64_t tokens : {1, 3, 17}) {
+          std::vector<float> x(static_cast<size_t>(tokens * kCols));
+          for (size_t i = 0; i < x.size(); ++i)
+            x[i] = period == 1 || i % static_cast<size_t>(period) < static_cast<size_t>(period) / 2 ? -1.0f
+                                                                                                    : 1.0f;
+          const std::vector<float> want = Multiply(reference, weight, x, tokens, ComputeMode::kFast);
+          for (const Isa isa : IsasThatRun()) {
+            KernelContext context(pool, isa);
+            EXPECT_TRUE(SameBits(want, Multiply(context, weight, x, tokens, ComputeMode::kFast)))
+                << DTypeName(dtype) << " " << IsaName(isa) << " codes " << byte << " period " << period;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(MatMul, OneAnswerWhateverTheTokensThreadsAndRowRanges) {
   ThreadPool one(1), three(3);
   constexpr int64_t kTokens = 65;
