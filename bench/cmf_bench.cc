@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/cpu_limit.h"
+#include "base/page_buffer.h"
 #include "cmf/rewrite.h"
 #include "cmf/signature.h"
 #include "cmf/verify.h"
@@ -96,13 +97,13 @@ void Read(benchmark::State& state) {
   ThreadPool pool(Threads(state));
   constexpr uint64_t kPiece = uint64_t{256} << 10;
   const uint64_t size = mapped->bytes().size();
-  std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(pool.threads()),
-                                              std::vector<std::byte>(kPiece));
+  std::vector<PageBuffer> buffers;
+  for (int worker = 0; worker < pool.threads(); ++worker) buffers.emplace_back(kPiece);
   for (auto _ : state) {
     pool.Run(static_cast<int64_t>((size + kPiece - 1) / kPiece), [&](int64_t task, int worker) {
       const uint64_t at = static_cast<uint64_t>(task) * kPiece;
-      const auto status = mapped->ReadAt(
-          at, std::span(buffers[static_cast<size_t>(worker)]).first(std::min(kPiece, size - at)));
+      const auto status =
+          mapped->ReadAt(at, buffers[static_cast<size_t>(worker)].first(std::min(kPiece, size - at)));
       benchmark::DoNotOptimize(status.has_value());
     });
   }

@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/page_buffer.h"
 #include "cmf/json_fields.h"
 #include "cmf/signing_key.h"
 
@@ -154,11 +155,11 @@ Result<Sha256Digest> HashFile(const std::filesystem::path& file, const RunContro
   CMF_TRY(const MappedFile mapped, MappedFile::Open(file));
   const uint64_t size = mapped.bytes().size();
   mapped.AdviseSequential({0, size});
-  std::vector<std::byte> buffer(std::min(kStep, size));
+  PageBuffer buffer(std::min(kStep, size));
   Sha256 sha;
   for (uint64_t at = 0; at < size; at += kStep) {
     CMF_CHECK(run.CheckCancelled());
-    const auto piece = std::span(buffer).first(std::min(kStep, size - at));
+    const auto piece = buffer.first(std::min(kStep, size - at));
     CMF_CHECK(mapped.ReadAt(at, piece));  // copying costs less than faulting pages in
     sha.Update(piece);
     run.Report("hashing", static_cast<int64_t>(at + piece.size()), static_cast<int64_t>(size));

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/page_buffer.h"
 #include "cmf/hash64.h"
 #include "cmf/shards.h"
 #include "cmf/signature.h"
@@ -147,7 +148,7 @@ class PartVerifier {
 
   Result<void> HashAll(uint64_t base, uint64_t total) {
     const std::vector<Piece> pieces = CutIntoPieces();
-    buffers_.resize(static_cast<size_t>(pool_.threads()));
+    for (int worker = 0; worker < pool_.threads(); ++worker) buffers_.emplace_back(kPiece);
     const uint64_t size = part_.bytes.size();
     size_t next = 0;
     for (uint64_t begin = 0; begin < size; begin += kStretch) {
@@ -172,9 +173,7 @@ class PartVerifier {
   // Reads at most a piece; from a file by copying, which costs less than faulting its pages in.
   Result<Bytes> Fetch(ByteRange range, int worker) {
     if (part_.mapping.bytes().empty()) return range.Of(part_.bytes);
-    std::vector<std::byte>& buffer = buffers_[static_cast<size_t>(worker)];
-    buffer.resize(kPiece);
-    const auto out = std::span(buffer).first(range.size);
+    const auto out = buffers_[static_cast<size_t>(worker)].first(range.size);
     CMF_CHECK(part_.mapping.ReadAt(range.offset, out));
     return Bytes(out);
   }
@@ -217,7 +216,7 @@ class PartVerifier {
   std::deque<Job> jobs_;  // pieces point into it
   std::vector<Problem> structure_;
   int64_t sections_ = 0;
-  std::vector<std::vector<std::byte>> buffers_;  // one a worker
+  std::vector<PageBuffer> buffers_;  // one a worker
   Sha256 sha256_;
   std::mutex error_mutex_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/page_buffer.h"
 #include "cmf/hash64.h"
 #include "cmf/manifest.h"
 #include "cmf/sparse_index.h"
@@ -123,7 +124,7 @@ Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header
 
 // Entries are taken over as long as they are what this file would hold at that place.
 Result<void> Writer::TakeOver(std::span<const DirectoryEntry> entries) {
-  std::vector<std::byte> piece(kReadBack);
+  PageBuffer piece(kReadBack);
   for (const DirectoryEntry& entry : entries) {
     const uint64_t nbytes = entry.info.nbytes;
     if (!expected_.contains(entry.info.name) || entry.offset != PlaceTensor(data_end_, nbytes) ||
@@ -131,7 +132,7 @@ Result<void> Writer::TakeOver(std::span<const DirectoryEntry> entries) {
       break;
     Hash64Stream hash;
     for (uint64_t at = 0; at < nbytes; at += kReadBack) {
-      const auto out = std::span(piece).first(std::min(kReadBack, nbytes - at));
+      const auto out = piece.first(std::min(kReadBack, nbytes - at));
       CMF_CHECK(file_.ReadAt(data_off_ + entry.offset + at, out));
       hash.Update(out);
     }
