@@ -27,11 +27,8 @@ constexpr int kAccumulators = 16, kQueriesAtOnce = 4;
 constexpr int64_t kMostQueries = 64;  // scored together
 
 constexpr int Clamped(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
-/// Tiles whose scores are made together. Where keys have scales there are two accumulators for each score.
-template <bool kHasScales>
-constexpr int TilesAtOnce(int queries) {
-  return Clamped(kAccumulators / (kHasScales ? 2 : 1) / queries / kTileVecs, 1, kPageTiles);
-}
+/// Tiles whose scores are made together.
+constexpr int TilesAtOnce(int queries) { return Clamped(kAccumulators / queries / kTileVecs, 1, kPageTiles); }
 /// Vectors of channels that are summed together.
 constexpr int ChannelsAtOnce(int queries) { return Clamped(kAccumulators / queries, 1, 4); }
 
@@ -41,7 +38,25 @@ struct PageView {
   const float* key_scales = nullptr;
   const std::byte* values = nullptr;
   const float* value_scales = nullptr;
+  const std::byte *after_keys = nullptr, *after_values = nullptr;  // what is read next
 };
+
+template <KvType kType>
+constexpr int64_t kBytesOf = kType == KvType::kF32   ? 4
+                             : kType == KvType::kF16 ? 2
+                                                     : 1;
+
+/// Asks for the lines that begin in step i, of kBytes bytes, of a stretch that is read soon: keys, values and the next
+/// page's keys are stretches too short for the processor to foresee.
+template <int64_t kBytes>
+CMFORGE_INLINE void PrefetchStep(const std::byte* stretch, int64_t i) {
+  constexpr int64_t kLine = 64;
+  if constexpr (kBytes >= kLine) {
+    for (int64_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(stretch + i * kBytes + at);
+  } else {
+    if (i % (kLine / kBytes) == 0) __builtin_prefetch(stretch + i * kBytes);
+  }
+}
 
 template <KvType kType>
 CMFORGE_INLINE VecF LoadKv(const std::byte* p, int64_t index) {
@@ -77,38 +92,32 @@ CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page,
     return LoadKv<kType>(page.keys,
                          ((tile + v / kTileVecs) * dim + d) * kTilePositions + v % kTileVecs * kLanes);
   };
-  VecF total[kCount][kVecs] = {};
-  if constexpr (kHasScales) {
-    const int64_t groups = (dim + kKvGroup - 1) / kKvGroup;
-    for (int64_t g = 0; g < groups; ++g) {
-      VecF part[kCount][kVecs] = {};
-      const int64_t stop = g * kKvGroup + kKvGroup < dim ? g * kKvGroup + kKvGroup : dim;
-      for (int64_t d = g * kKvGroup; d < stop; ++d) {
-        VecF keys[kVecs];
-        for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
-        for (int n = 0; n < kCount; ++n) {
-          const VecF q = Set(queries[n].q[d]);
-          for (int v = 0; v < kVecs; ++v) part[n][v] = Fma(q, keys[v], part[n][v]);
-        }
-      }
-      for (int v = 0; v < kVecs; ++v) {
-        const VecF scale = Load(page.key_scales + ((tile + v / kTileVecs) * groups + g) * kTilePositions +
-                                v % kTileVecs * kLanes);
-        for (int n = 0; n < kCount; ++n) total[n][v] = Fma(part[n][v], scale, total[n][v]);
-      }
-    }
-  } else {
-    for (int64_t d = 0; d < dim; ++d) {
+  const std::byte* ahead = page.after_keys + tile * dim * kTilePositions * kBytesOf<kType>;
+  const auto row_of = [&](int n, int v) { return &scores[n][tile * kTilePositions + v * kLanes]; };
+  const int64_t group = kHasScales ? kKvGroup : dim;
+  for (int64_t begin = 0; begin < dim; begin += group) {
+    VecF sums[kCount][kVecs] = {};
+    const int64_t end = begin + group < dim ? begin + group : dim;
+    for (int64_t d = begin; d < end; ++d) {
+      PrefetchStep<kTiles * kTilePositions * kBytesOf<kType>>(ahead, d);
       VecF keys[kVecs];
       for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
       for (int n = 0; n < kCount; ++n) {
         const VecF q = Set(queries[n].q[d]);
-        for (int v = 0; v < kVecs; ++v) total[n][v] = Fma(q, keys[v], total[n][v]);
+        for (int v = 0; v < kVecs; ++v) sums[n][v] = Fma(q, keys[v], sums[n][v]);
       }
     }
-  }
-  for (int n = 0; n < kCount; ++n) {
-    for (int v = 0; v < kVecs; ++v) Store(&scores[n][tile * kTilePositions + v * kLanes], total[n][v]);
+    for (int v = 0; v < kVecs; ++v) {
+      if constexpr (kHasScales) {
+        const int64_t groups = (dim + kKvGroup - 1) / kKvGroup;
+        const VecF scale =
+            Load(page.key_scales + ((tile + v / kTileVecs) * groups + begin / kKvGroup) * kTilePositions +
+                 v % kTileVecs * kLanes);
+        for (int n = 0; n < kCount; ++n)
+          sums[n][v] = Fma(sums[n][v], scale, begin == 0 ? VecF{} : Load(row_of(n, v)));
+      }
+      for (int n = 0; n < kCount; ++n) Store(row_of(n, v), sums[n][v]);
+    }
   }
 }
 
@@ -116,7 +125,7 @@ CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page,
 template <KvType kType, bool kHasScales, int kCount>
 CMFORGE_INLINE void ScorePage(const KvPageLayout& layout, const PageView& page, int64_t origin,
                               const AttendQuery* queries, float (*scores)[kPagePositions]) {
-  constexpr int kTiles = TilesAtOnce<kHasScales>(kCount);
+  constexpr int kTiles = TilesAtOnce(kCount);
   int64_t first = kPagePositions, last = -1;
   for (int n = 0; n < kCount; ++n) {
     first = queries[n].first - origin < first ? queries[n].first - origin : first;
@@ -148,16 +157,18 @@ CMFORGE_INLINE int64_t AddChannels(const KvPageLayout& layout, const PageView& p
                                    int64_t slots, int64_t c) {
   const int64_t dim = layout.value_dim, groups = (dim + kKvGroup - 1) / kKvGroup;
   for (; c + kVecs * kLanes <= dim; c += kVecs * kLanes) {
+    const std::byte* ahead = page.after_values + c * kPagePositions * kBytesOf<kType>;
     VecF sums[kCount][kVecs];
     for (int n = 0; n < kCount; ++n) {
       for (int v = 0; v < kVecs; ++v) sums[n][v] = Load(queries[n].query->acc + c + v * kLanes);
     }
     for (int64_t slot = 0; slot < slots; ++slot) {
+      PrefetchStep<kVecs * kLanes * kBytesOf<kType>>(ahead, slot);
       VecF value[kVecs];
       for (int v = 0; v < kVecs; ++v) {
         value[v] = LoadKv<kType>(page.values, slot * dim + c + v * kLanes);
-        if constexpr (kHasScales)
-          value[v] *= Set(page.value_scales[slot * groups + (c + v * kLanes) / kKvGroup]);
+        if constexpr (kHasScales)  // the vectors lie in one group, or begin with one
+          value[v] *= Set(page.value_scales[slot * groups + c / kKvGroup + v * kLanes / kKvGroup]);
       }
       for (int n = 0; n < kCount; ++n) {
         const VecF weight = Set(queries[n].weights[slot]);
@@ -247,7 +258,7 @@ template <KvType kType>
 void UnpackKeys(const KvPageLayout& layout, PageView& page, float* to) {
   const int64_t count = kPagePositions * layout.key_dim;  // whole vectors
   for (int64_t i = 0; i < count; i += kLanes) Store(to + i, LoadKv<kType>(page.keys, i));
-  page.keys = reinterpret_cast<const std::byte*>(to);
+  page.keys = page.after_keys = reinterpret_cast<const std::byte*>(to);
 }
 
 /// Values as f32, scales multiplied.
@@ -263,7 +274,7 @@ void UnpackValues(const KvPageLayout& layout, PageView& page, float* to) {
       Store(to + slot * dim + c, LoadKv<kType>(page.values, slot * dim + c) * Set(scale_of(c)));
     for (; c < dim; ++c) to[slot * dim + c] = ScalarKv<kType>(page.values, slot * dim + c) * scale_of(c);
   }
-  page.values = reinterpret_cast<const std::byte*>(to);
+  page.values = page.after_values = reinterpret_cast<const std::byte*>(to);
 }
 
 /// Scores of all queries, in the largest blocks that there are.
@@ -298,12 +309,14 @@ CMFORGE_INLINE void AddAll(const KvPageLayout& layout, const PageView& page, int
 /// stays in L1 while it is used.
 template <KvType kType>
 void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, const std::byte* bytes,
-                int64_t origin) {
+                const std::byte* next, int64_t origin) {
   const KvPageLayout& layout = *args.layout;
-  PageView page = {bytes, reinterpret_cast<const float*>(bytes + layout.key_scales), bytes + layout.values,
-                   reinterpret_cast<const float*>(bytes + layout.value_scales)};
-  // One block of queries converts as it loads.
-  const bool unpacks = kType != KvType::kF32 && args.unpacked != nullptr && count > kQueriesAtOnce;
+  const std::byte* values = bytes + layout.values;
+  PageView page = {bytes,  reinterpret_cast<const float*>(bytes + layout.key_scales),
+                   values, reinterpret_cast<const float*>(bytes + layout.value_scales),
+                   values, next};
+  // One or two blocks of queries convert as they load.
+  const bool unpacks = kType != KvType::kF32 && args.unpacked != nullptr && count > 2 * kQueriesAtOnce;
   constexpr bool kHasScales = kType == KvType::kQ8;
   alignas(64) float scores[kMostQueries][kPagePositions];
   if (unpacks) {
@@ -328,10 +341,14 @@ void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, con
 template <KvType kType>
 void AttendTyped(const AttendArgs& args) {
   for (int64_t position = args.begin; position < args.end; position += kPagePositions) {
-    const std::byte* page = args.pages[position / kPagePositions - args.first_page] + args.head_offset;
+    const std::byte* const* pages = args.pages + position / kPagePositions - args.first_page;
+    const std::byte* page = pages[0] + args.head_offset;
     for (int64_t n = 0; n < args.count; n += kMostQueries) {
       const int64_t left = args.count - n;
-      AttendPage<kType>(args, args.queries + n, left < kMostQueries ? left : kMostQueries, page, position);
+      const bool is_last = n + kMostQueries >= args.count && position + kPagePositions < args.end;
+      const std::byte* next = is_last ? pages[1] + args.head_offset : page;
+      AttendPage<kType>(args, args.queries + n, left < kMostQueries ? left : kMostQueries, page, next,
+                        position);
     }
   }
 }
