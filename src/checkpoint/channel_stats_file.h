@@ -1,5 +1,5 @@
-// Channel statistics in a file: safetensors, one float32 vector [columns] for each weight name, and the
-// number of tokens in the metadata:
+// Channel statistics in a file: safetensors, one float32 vector [columns] for each weight name, one [rows]
+// named WEIGHT.rows for the head, and the number of tokens in the metadata:
 //
 //   "__metadata__": {"format": "cmforge-channel-stats", "tokens": "4096"}
 #pragma once

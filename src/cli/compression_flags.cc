@@ -36,8 +36,9 @@ void CompressionFlags::AddTo(CLI::App* command) {
   command
       ->add_option(
           "--lut-method", lut_method,
-          "How palettes are fitted: kmeans (least squared error), activation (errors weighed by what "
-          "meets them, needs --calibrate) or fisher (not there yet)")
+          "How palettes are fitted: kmeans (least squared error), activation (errors weighed by the "
+          "mean square of their input channel and, in the head, by how much their logit moves the answer; "
+          "needs --calibrate) or fisher (not there yet)")
       ->check(CLI::IsMember({"kmeans", "activation", "fisher"}))
       ->capture_default_str();
   command->add_option(

@@ -13,7 +13,7 @@ namespace cmforge::coreml {
 
 enum class PaletteMethod : uint8_t {
   kKmeans,      // least squared error of the weights
-  kActivation,  // errors weighed by the mean square of the channel they meet
+  kActivation,  // errors weighed by the mean square of the channel they meet, and by ChannelStats::row_weight
 };
 
 struct Compression {

@@ -2,6 +2,7 @@
 #include "generate/calibration.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace cmforge {
 namespace {
@@ -66,6 +67,38 @@ class ChannelObserver final : public StepObserver {
   std::map<std::pair<int64_t, int32_t>, Choices> choices_;        // by layer and expert
 };
 
+/// How much the square of an error of each logit counts. To second order the divergence of the answer is half
+/// the variance of the logits' errors under it, of independent ones half the sum of p (1 - p) e^2: errors of
+/// tokens that are never likely, most of a vocabulary, move nothing.
+class LogitWeights {
+ public:
+  LogitWeights(int64_t vocabulary, double cap) : sums_(static_cast<size_t>(vocabulary)), cap_(cap) {}
+
+  void Add(std::span<const float> logits) {
+    const auto largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+    chances_.resize(logits.size());
+    double total = 0;
+    for (size_t i = 0; i < logits.size(); ++i)
+      total += chances_[i] = std::exp(static_cast<double>(logits[i]) - largest);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      // A capped logit moves less than what the head computes for it.
+      const double bent = cap_ > 0 ? static_cast<double>(logits[i]) / cap_ : 0.0;
+      const double p = chances_[i] / total, slope = 1 - bent * bent;
+      sums_[i] += p * (1 - p) * slope * slope;
+    }
+  }
+
+  [[nodiscard]] std::vector<float> Mean(int64_t tokens) const {
+    std::vector<float> mean;
+    for (const double sum : sums_) mean.push_back(static_cast<float>(sum / static_cast<double>(tokens)));
+    return mean;
+  }
+
+ private:
+  std::vector<double> sums_, chances_;
+  double cap_;  // 0: none
+};
+
 }  // namespace
 
 Result<ChannelStats> Calibrate(const LanguageModel& model, const TensorSource& tensors,
@@ -74,6 +107,7 @@ Result<ChannelStats> Calibrate(const LanguageModel& model, const TensorSource& t
   if (tokens.empty()) return Fail(ErrorKind::kUsage, "no tokens to calibrate with: give a text");
   const auto count = static_cast<int64_t>(tokens.size());
   ChannelObserver observer(model.config().num_layers);
+  LogitWeights logit_weights(model.config().vocab_size, model.config().final_logit_softcapping.value_or(0));
   SequenceOptions sequence_options;
   sequence_options.context_length = options.window;
   std::unique_ptr<Sequence> sequence;
@@ -87,6 +121,8 @@ Result<ChannelStats> Calibrate(const LanguageModel& model, const TensorSource& t
     const StepItem item{sequence.get(), tokens.subspan(at, n),
                         options.wants_head ? LogitRows::kAll : LogitRows::kNone, nullptr};
     CMF_TRY(const StepResult step, model.Step({{&item, 1}, &observer}));
+    for (size_t row = 0; options.wants_head && row < n; ++row)
+      logit_weights.Add(step.Row(static_cast<int64_t>(row)));
     at += n;
     control.Report("calibrating", static_cast<int64_t>(at), count);
   }
@@ -97,6 +133,8 @@ Result<ChannelStats> Calibrate(const LanguageModel& model, const TensorSource& t
         fmt::format("{}: its operators cannot be watched: calibrate with the checkpoint or a .cmf of it",
                     tensors.path()));
   }
+  const char* head = tensors.Find("lm_head.weight") ? "lm_head.weight" : "model.embed_tokens.weight";
+  if (options.wants_head) stats.row_weight[head] = logit_weights.Mean(count);
   for (const TensorInfo& info : tensors.tensors()) {
     if (info.name.find(".experts.") == info.name.npos || info.shape.size() != 2) continue;
     stats.mean_square.try_emplace(info.name, static_cast<size_t>(info.shape[1]));

@@ -15,7 +15,7 @@ struct CalibrationOptions {
   bool wants_head = true;  // the head costs logits at every token
 };
 
-/// Mean squares over all tokens of the text. An expert counts the tokens that chose it, the others as zeros,
+/// Mean squares over all tokens of the text, and how much each logit of the head moves the answers. An expert counts the tokens that chose it, the others as zeros,
 /// and its down projection's inputs as they are weighed by the router: as an evaluation of all experts sees
 /// them. Experts of
 /// `tensors` that no token chose have zeros. The same model and tokens give the same numbers.

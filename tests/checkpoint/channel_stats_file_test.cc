@@ -30,6 +30,7 @@ TEST_F(ChannelStatsFile, GivesBackWhatWasWritten) {
   stats.tokens = 4096;
   stats.mean_square["b.weight"] = {0.0f, 1.5f, 3e-9f};
   stats.mean_square["a \"quoted\".weight"] = {7.0f};
+  stats.row_weight["b.weight"] = {0.25f, 0.0f};
   ASSERT_TRUE(WriteChannelStats(path_, stats));
   const auto bytes = MappedFile::Open(path_);
   ASSERT_TRUE(bytes);
@@ -37,6 +38,7 @@ TEST_F(ChannelStatsFile, GivesBackWhatWasWritten) {
   const auto read = ReadChannelStats(path_);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->mean_square, stats.mean_square);
+  EXPECT_EQ(read->row_weight, stats.row_weight);
   EXPECT_EQ(read->tokens, 4096);
   EXPECT_EQ(read->origin, path_.string());
   for (const char* text : {"", "{", "Once upon a time {", "{\"a\": 1, {", "\t\t\t\t\t\t\t\t{}}"})
@@ -47,6 +49,9 @@ TEST_F(ChannelStatsFile, RefusesOtherContents) {
   for (const float bad : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
     ChannelStats stats;
     stats.mean_square["x.weight"] = {1.0f, bad};
+    ASSERT_TRUE(WriteChannelStats(path_, stats));
+    EXPECT_EQ(Refused(), ErrorKind::kCorrupt) << bad;
+    std::swap(stats.mean_square, stats.row_weight);
     ASSERT_TRUE(WriteChannelStats(path_, stats));
     EXPECT_EQ(Refused(), ErrorKind::kCorrupt) << bad;
   }

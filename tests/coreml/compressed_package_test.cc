@@ -504,5 +504,37 @@ TEST(CompressedPackage, WeighsErrorsByWhatMeetsThem) {
   EXPECT_NE(missing.error().message.find("no statistics"), std::string::npos) << missing.error().message;
 }
 
+TEST(CompressedPackage, KeepsTheLogitsThatMoveTheAnswer) {
+  // One of the eight rows that share a table of the head is likely, the others are not.
+  ChannelStats stats;
+  stats.origin = "other.stats";
+  const std::string head = "model.embed_tokens.weight";
+  stats.mean_square[head].assign(256, 1.0f);
+  Request request;
+  request.fixture = "tiny-qwen3";
+  request.graph = {64, 8, 1, 16};
+  request.compression = Forms("none", "none", "4");
+  request.compression.method = PaletteMethod::kActivation;
+  request.compression.statistics = &stats;
+  const fs::path scratch = ScratchFolder();
+  const auto error = [&] {
+    const auto report = Write(request, scratch / "package");
+    EXPECT_TRUE(report) << report.error().message;
+    return report ? report->parts.back().relative_error : 0;
+  };
+  const double all_alike = error();
+  std::vector<float>& weight = stats.row_weight[head];
+  weight.assign(4096, 1e-3f);
+  for (size_t v = 3; v < weight.size(); v += 8) weight[v] = 1;
+  EXPECT_LT(error(), 0.9 * all_alike);
+  weight.pop_back();
+  const auto wrong = Write(request, scratch / "wrong");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().kind, ErrorKind::kUsage);
+  EXPECT_NE(wrong.error().message.find("other.stats: '" + head + "': statistics of 4095 rows"),
+            std::string::npos)
+      << wrong.error().message;
+}
+
 }  // namespace
 }  // namespace cmforge::coreml

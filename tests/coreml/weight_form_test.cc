@@ -76,8 +76,9 @@ TEST(ResolveMixed, FindsTheWidthBelowTheAverage) {
 
 TEST(WeightRows, ImportanceGoesWithItsNumbers) {
   const auto tensor = [](int64_t rows, std::vector<float> row, std::vector<float> importance) {
-    WeightRows out = RepeatRow(rows, std::move(row));
-    out.importance = std::make_shared<const WeightRows>(RepeatRow(rows, std::move(importance)));
+    const std::vector<float> ones(static_cast<size_t>(rows), 1);
+    WeightRows out = OuterProduct(ones, std::move(row));
+    out.importance = std::make_shared<const WeightRows>(OuterProduct(ones, std::move(importance)));
     return out;
   };
   const auto read = [](const WeightRows& rows) {
@@ -95,7 +96,9 @@ TEST(WeightRows, ImportanceGoesWithItsNumbers) {
   EXPECT_EQ(read(*halved.importance),
             (std::vector<float>{40, 80, 40, 80}));  // an error of 1 is one of 2 before
   EXPECT_EQ(read(*ScaleRows(a, 1, 1).importance), read(*a.importance));
-  EXPECT_EQ(StackRows({a, RepeatRow(1, {5, 6})}).importance, nullptr);
+  EXPECT_EQ(StackRows({a, OuterProduct({1}, {5, 6})}).importance, nullptr);
+  EXPECT_EQ(read(SelectRows(OuterProduct({1, 2, 3}, {5, 6}), {{1, 3}})),
+            (std::vector<float>{10, 12, 15, 18}));
 }
 
 }  // namespace

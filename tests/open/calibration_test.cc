@@ -89,6 +89,45 @@ TEST(Calibrate, GivesTheMeanSquareOfEveryChannel) {
   }
 }
 
+/// Half the sum of row_weight * e^2 is how far the answers move when every logit of the head is off by an
+/// independent e: here one logit after the other, through the model's own soft cap.
+TEST(Calibrate, WeighsLogitsByHowFarTheyMoveTheAnswer) {
+  for (const char* fixture : {"qwen3_yarn", "gemma4"}) {
+    SCOPED_TRACE(fixture);
+    const Loaded loaded = Load(fixture);
+    const auto tokens = Tokens(5);
+    const ChannelStats stats = StatsOf(loaded, tokens);
+    ASSERT_EQ(stats.row_weight.size(), 1u) << "of the head alone";
+    const std::vector<float>& weight = stats.row_weight.begin()->second;
+    EXPECT_TRUE(stats.mean_square.contains(stats.row_weight.begin()->first));
+    const auto sequence = loaded.model->NewSequence();
+    ASSERT_TRUE(sequence);
+    const StepItem item{sequence->get(), tokens, LogitRows::kAll, nullptr};
+    const auto step = loaded.model->Step({{&item, 1}, nullptr});
+    ASSERT_TRUE(step);
+    ASSERT_EQ(weight.size(), static_cast<size_t>(step->vocab_size));
+    const double cap = loaded.checkpoint.config.model.final_logit_softcapping.value_or(0);
+    EXPECT_EQ(cap > 0, std::string_view(fixture) == "gemma4");
+    constexpr double kOff = 1e-2;
+    for (size_t v = 0; v < weight.size(); v += 7) {
+      double divergence = 0;  // of both signs, mean over tokens
+      for (int64_t row = 0; row < 5; ++row) {
+        const auto logits = step->Row(row);
+        double total = 0;
+        for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+        const auto z = static_cast<double>(logits[v]);
+        const double p = std::exp(z) / total;
+        for (const double off : {kOff, -kOff}) {
+          const double moved = cap > 0 ? cap * std::tanh(std::atanh(z / cap) + off / cap) : z + off;
+          divergence += (std::log(1 + p * std::expm1(moved - z)) - p * (moved - z)) / 10;
+        }
+      }
+      EXPECT_NEAR(static_cast<double>(weight[v]) * kOff * kOff / 2, divergence, 1e-3 * divergence + 1e-12)
+          << v;
+    }
+  }
+}
+
 TEST(Calibrate, WeighsExpertsByWhoChoseThem) {
   const Loaded loaded = Load("qwen3_5_moe");
   const auto tokens = Tokens(3);

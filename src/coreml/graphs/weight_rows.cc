@@ -113,13 +113,17 @@ WeightRows TransposeRows(const WeightRows& from) {
   return ComputedRows(from.cols, from.rows, std::move(turned));
 }
 
-WeightRows RepeatRow(int64_t rows, std::vector<float> row) {
+WeightRows OuterProduct(std::vector<float> factors, std::vector<float> row) {
   WeightRows out;
-  out.rows = rows;
+  out.rows = static_cast<int64_t>(factors.size());
   out.cols = static_cast<int64_t>(row.size());
-  out.read = [row = std::make_shared<const std::vector<float>>(std::move(row))](int64_t begin, int64_t end,
+  out.read = [factors = std::make_shared<const std::vector<float>>(std::move(factors)),
+              row = std::make_shared<const std::vector<float>>(std::move(row))](int64_t begin, int64_t end,
                                                                                 float* to) {
-    for (int64_t r = begin; r < end; ++r) to = std::copy(row->begin(), row->end(), to);
+    for (int64_t r = begin; r < end; ++r) {
+      const float factor = (*factors)[static_cast<size_t>(r)];
+      for (const float value : *row) *to++ = factor * value;
+    }
   };
   return out;
 }

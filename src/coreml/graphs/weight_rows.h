@@ -42,8 +42,8 @@ Result<WeightRows> TensorRows(const TensorSource& source, const std::string& nam
 /// Rows become columns; holds all of it in memory, so for small tensors. Without importance.
 [[nodiscard]] WeightRows TransposeRows(const WeightRows& from);
 
-/// The same row so many times.
-[[nodiscard]] WeightRows RepeatRow(int64_t rows, std::vector<float> row);
+/// The same row times each of the factors.
+[[nodiscard]] WeightRows OuterProduct(std::vector<float> factors, std::vector<float> row);
 
 /// Numbers that were computed, [rows, cols].
 [[nodiscard]] WeightRows ComputedRows(int64_t rows, int64_t cols, std::vector<float> values);

@@ -60,7 +60,16 @@ Result<WeightRows> WeightStore::Rows(const std::string& name) const {
                 fmt::format("{}: '{}': statistics of {} channels, {} has {}: calibrate with this model",
                             plan_.statistics->origin, name, it->second.size(), source_.path(), rows.cols));
   }
-  rows.importance = std::make_shared<const WeightRows>(RepeatRow(rows.rows, it->second));
+  std::vector<float> factors(static_cast<size_t>(rows.rows), 1.0f);
+  if (const auto own = plan_.statistics->row_weight.find(name); own != plan_.statistics->row_weight.end()) {
+    if (own->second.size() != factors.size()) {
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: '{}': statistics of {} rows, {} has {}: calibrate with this model",
+                              plan_.statistics->origin, name, own->second.size(), source_.path(), rows.rows));
+    }
+    factors = own->second;
+  }
+  rows.importance = std::make_shared<const WeightRows>(OuterProduct(std::move(factors), it->second));
   return rows;
 }
 
