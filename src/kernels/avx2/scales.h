@@ -68,29 +68,31 @@ class Ladders {
   CMFORGE_INLINE void SetRow(int64_t row) {
     rungs_ = w_.rungs + row * w_.rung_stride;
     const float* ends = ends_ + 2 * (row - begin_);
-    const float p0 = ends[1], p1 = p0 * p0, p2 = p1 * p1, p3 = p2 * p2, p4 = p3 * p3;
+    const __m256 one = _mm256_set1_ps(1.0f), p0 = _mm256_set1_ps(ends[1]), p1 = _mm256_mul_ps(p0, p0),
+                 p2 = _mm256_mul_ps(p1, p1), p3 = _mm256_mul_ps(p2, p2), p4 = _mm256_mul_ps(p3, p3);
     first_ = _mm256_set1_ps(ends[0]);
-    low_ = _mm256_setr_ps(1.0f, p0, p1, p0 * p1, 1.0f, p0, p1, p0 * p1);
-    middle_ = _mm256_setr_ps(1.0f, p2, p3, p2 * p3, 1.0f, p2, p3, p2 * p3);
-    high_ = _mm256_setr_ps(1.0f, p4, 1.0f, p4, 1.0f, p4, 1.0f, p4);
+    low_ = _mm256_mul_ps(_mm256_blend_ps(one, p0, 0xAA), _mm256_blend_ps(one, p1, 0xCC));
+    middle_ = _mm256_mul_ps(_mm256_blend_ps(one, p2, 0xAA), _mm256_blend_ps(one, p3, 0xCC));
+    high_ = _mm256_blend_ps(one, p4, 0xAA);
   }
 
   template <bool kIsFull>
   CMFORGE_INLINE __m256 Scales(int64_t unit) const {
-    // Eight groups are five bytes.
+    // Eight groups are five bytes: bytes 0 to 3 and 1 to 4 are loaded.
     const std::byte* at = rungs_ + 5 * unit;
-    uint64_t bits = 0;
+    __m128i bytes;
     if constexpr (kIsFull) {
-      bits = LoadAs<uint32_t>(at) | static_cast<uint64_t>(at[4]) << 32;
+      bytes = _mm_insert_epi32(_mm_cvtsi32_si128(LoadAs<int32_t>(at)), LoadAs<int32_t>(at + 1), 1);
     } else {
-      for (int64_t i = 0; i < 5 && 5 * unit + i < w_.rung_stride; ++i)
-        bits |= static_cast<uint64_t>(at[i]) << (8 * i);
+      std::byte copy[5] = {};
+      for (int64_t i = 0; i < 5 && 5 * unit + i < w_.rung_stride; ++i) copy[i] = at[i];
+      bytes = _mm_insert_epi32(_mm_cvtsi32_si128(LoadAs<int32_t>(copy)), LoadAs<int32_t>(copy + 1), 1);
     }
     // Each lane the two bytes that hold its rung.
-    const __m256i place = _mm256_setr_epi8(0, 1, -1, -1, 1, 2, -1, -1, 2, 3, -1, -1, 3, 4, -1, -1,  //
-                                           0, 1, -1, -1, 1, 2, -1, -1, 3, 4, -1, -1, 4, 5, -1, -1);
+    const __m256i place = _mm256_setr_epi8(0, 1, -1, -1, 1, 2, -1, -1, 2, 3, -1, -1, 3, 7, -1, -1,  //
+                                           0, 1, -1, -1, 1, 2, -1, -1, 3, 7, -1, -1, 7, -1, -1, -1);
     const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 5, 7, 1, 3);
-    const __m256i words = _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(bits)), place);
+    const __m256i words = _mm256_shuffle_epi8(_mm256_broadcastq_epi64(bytes), place);
     return Values(_mm256_srlv_epi32(words, shifts));
   }
 
