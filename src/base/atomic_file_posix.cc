@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/links.h"
 #include "base/system_error.h"
 
 namespace cmforge {
@@ -57,11 +58,7 @@ namespace {
 // Resolves links, so that they stay, and refuses what a rename would do harm to.
 Result<std::filesystem::path> RealTarget(const std::filesystem::path& target) {
   std::error_code ignored;
-  std::filesystem::path real = target;
-  for (int hops = 0; hops < 40 && std::filesystem::is_symlink(real, ignored); ++hops) {
-    const auto link = std::filesystem::read_symlink(real, ignored);
-    real = link.is_absolute() ? link : real.parent_path() / link;
-  }
+  std::filesystem::path real = FollowLinks(target);
   if (std::filesystem::is_directory(real, ignored)) {
     return Fail(ErrorKind::kUsage, fmt::format("{}: is a folder: name a file to write", target.string()));
   }

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <set>
 
+#include "base/links.h"
 #include "mil/analysis.h"
 #include "mil/compiled.h"
 #include "mil/manifest.h"
@@ -150,7 +151,7 @@ void RemoveLeftovers(const fs::path& target) {
 
 Result<StagedFolder> StagedFolder::Create(const fs::path& target) {
   StagedFolder folder;
-  folder.target_ = target.has_filename() ? target : target.parent_path();
+  folder.target_ = FollowLinks(target.has_filename() ? target : target.parent_path());
   RemoveLeftovers(folder.target_);
   std::error_code error;
   if (fs::exists(folder.target_, error) && !fs::is_directory(folder.target_, error)) {
@@ -165,8 +166,9 @@ Result<StagedFolder> StagedFolder::Create(const fs::path& target) {
     }
     if (error) break;
   }
-  return Fail(error == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo,
-              fmt::format("{}: cannot create the folder: {}", target.string(), error.message()));
+  return Fail(
+      error == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo,
+      fmt::format("{}: cannot create the folder: {}: check the path", target.string(), error.message()));
 }
 
 Result<void> StagedFolder::MakeFolder(const fs::path& inside) const {

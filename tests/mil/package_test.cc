@@ -88,6 +88,26 @@ Result<void> WriteSample(const fs::path& path) {
   return writer.Commit(model);
 }
 
+TEST(PackageWriter, WritesWhereALinkLeadsAndSaysAtOnceThatItLeadsNowhere) {
+  const fs::path folder = FreshFolder();
+  fs::create_directory(folder / "real.mlpackage");
+  fs::create_directory_symlink("real.mlpackage", folder / "to_real.mlpackage");
+  fs::create_directory_symlink("to_real.mlpackage", folder / "linked.mlpackage");
+  fs::create_directory_symlink("new.mlpackage", folder / "to_new.mlpackage");
+  for (const char* name : {"linked.mlpackage", "to_new.mlpackage"}) {
+    const auto status = WriteSample(folder / name);
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_TRUE(fs::is_symlink(folder / name)) << name;
+  }
+  EXPECT_TRUE(fs::exists(folder / "real.mlpackage/Manifest.json"));
+  EXPECT_TRUE(fs::exists(folder / "new.mlpackage/Manifest.json"));
+  fs::create_directory_symlink("missing/x.mlpackage", folder / "nowhere.mlpackage");
+  const auto nowhere = PackageWriter::Create(folder / "nowhere.mlpackage");
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(nowhere.error().kind, ErrorKind::kNotFound);
+  EXPECT_NE(nowhere.error().message.find("nowhere.mlpackage"), std::string::npos) << nowhere.error().message;
+}
+
 TEST(PackageWriter, WritesTheSameBytesTwiceAndReadsThemBack) {
   const fs::path folder = FreshFolder();
   for (const char* name : {"a.mlpackage", "b.mlpackage", "b.mlpackage"}) {  // the last one replaces
