@@ -2,9 +2,7 @@
 // the batch, the length of the prompt and the place of the window.
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-#include "base/half.h"
 #include "coreml/check.h"
 #include "coreml/package_fixture.h"
 #include "engine/layer_states.h"
@@ -12,9 +10,9 @@
 namespace cmforge::coreml {
 namespace {
 
-/// A router that has two experts at almost equal weight chooses by the last digit, and these small random models
-/// have many such tokens: their worst position may hold another expert's output.
-constexpr double kRouted = 0.98;
+/// Small random delta nets amplify what is rounded a hundredfold, and routers with two experts of almost equal weight
+/// choose by it: nothing of it may be rounded to fp16 alone.
+constexpr double kFine = 0.99999;
 
 struct Case {
   const char* checkpoint;
@@ -55,7 +53,7 @@ TEST_P(PackageParity, LogitsAreTheEngines) {
     ASSERT_FALSE(result->states.empty());
     for (const StateDifference& state : result->states) {
       EXPECT_GT(state.layers, 0) << state.state;
-      EXPECT_LT(state.max_relative, c.min_cosine == kRouted ? 0.1 : 0.01) << state.state << ' ' << state.part;
+      EXPECT_LT(state.max_relative, 0.01) << state.state << ' ' << state.part;
     }
     EXPECT_TRUE(result->ok) << "cosine " << result->cosine_min << " at " << result->worst_position
                             << ", states " << result->state_cosine << ", " << result->decided_disagreements
@@ -81,11 +79,12 @@ INSTANTIATE_TEST_SUITE_P(Families, PackageParity,
                                          Case{"qwen3_linear", Graph(40, 7, 3, 1), 0.99999},
                                          Case{"qwen3_yarn", Graph(96, 16, 2, 5), 0.99999},
                                          Case{"qwen3_yarn", Graph(33, 1, 3), 0.99999},
-                                         Case{"qwen3_5", Graph(96, 16)}, Case{"qwen3_5", Graph(64, 6, 4)},
-                                         Case{"qwen3_5", Graph(48, 5, 2, 3)},
-                                         Case{"qwen3_5_moe", Graph(64, 8), kRouted},
-                                         Case{"qwen3_5_moe", Graph(64, 16, 3), kRouted},
-                                         Case{"qwen3_next", Graph(64, 8, 2), kRouted},
+                                         Case{"qwen3_5", Graph(96, 16), kFine},
+                                         Case{"qwen3_5", Graph(64, 6, 4), kFine},
+                                         Case{"qwen3_5", Graph(48, 5, 2, 3), kFine},
+                                         Case{"qwen3_5_moe", Graph(64, 8), kFine},
+                                         Case{"qwen3_5_moe", Graph(64, 16, 3), kFine},
+                                         Case{"qwen3_next", Graph(64, 8, 2), kFine},
                                          // A window of 8: the whole context as a mask, and by blocks.
                                          Case{"gemma4", Graph(16, 4)}, Case{"gemma4", Graph(64, 4)},
                                          Case{"gemma4", Graph(64, 4, 3)}, Case{"gemma4", Graph(80, 16, 2, 7)},
@@ -95,92 +94,6 @@ INSTANTIATE_TEST_SUITE_P(Families, PackageParity,
                            name << info.param;
                            return name.str();
                          });
-
-/// A checkpoint of numbers that a package can hold: 1 + w of zero-centered norms, weights of others and exp(A_log)
-/// rounded to fp16, which is where a package of bf16 weights loses something. Without that loss nothing but rope
-/// tables and the order of sums differs from the engine, routers choose alike, and a wrong graph has nowhere to hide.
-class HalvesSource : public TensorSource {
- public:
-  explicit HalvesSource(std::shared_ptr<const TensorSource> from) : from_(std::move(from)) {
-    for (TensorInfo info : from_->tensors()) {
-      if (IsRounded(info.name)) {
-        info.dtype = DType::kF32;
-        info.nbytes = static_cast<uint64_t>(ElementCount(info.shape).value()) * sizeof(float);
-        rounded_[info.name] = Rounded(info.name);
-      }
-      infos_.push_back(std::move(info));
-    }
-  }
-  [[nodiscard]] std::span<const TensorInfo> tensors() const override { return infos_; }
-  [[nodiscard]] const TensorInfo* Find(std::string_view name) const override {
-    const auto found =
-        std::find_if(infos_.begin(), infos_.end(), [&](const TensorInfo& info) { return info.name == name; });
-    return found == infos_.end() ? nullptr : &*found;
-  }
-  Result<TensorView> Read(std::string_view name) const override {
-    const auto rounded = rounded_.find(std::string(name));
-    if (rounded == rounded_.end()) return from_->Read(name);
-    return TensorView{DType::kF32, Find(name)->shape, std::as_bytes(std::span(rounded->second)), nullptr};
-  }
-  [[nodiscard]] std::string_view path() const override { return from_->path(); }
-
- private:
-  static bool IsRounded(const std::string& name) {
-    return name.ends_with("norm.weight") || name.ends_with("A_log");
-  }
-  std::vector<float> Rounded(const std::string& name) const {
-    std::vector<float> values;
-    const auto view = from_->Read(name);
-    EXPECT_TRUE(view) << name;
-    values.resize(static_cast<size_t>(ElementCount(view->shape).value()));
-    for (size_t i = 0; i < values.size(); ++i) {
-      float& v = values[i];
-      v = view->dtype == DType::kF32 ? LoadLe<float>(&view->bytes[4 * i])
-                                     : Bf16ToF32(LoadLe<uint16_t>(&view->bytes[2 * i]));
-      if (name.ends_with("A_log")) {
-        v = std::log(RoundToF16(std::exp(v)));
-      } else {
-        const float center = name.ends_with("linear_attn.norm.weight") ? 0.0f : 1.0f;
-        v = RoundToF16(center + v) - center;
-      }
-    }
-    return values;
-  }
-
-  std::shared_ptr<const TensorSource> from_;
-  std::vector<TensorInfo> infos_;
-  std::map<std::string, std::vector<float>> rounded_;
-};
-
-TEST(PackageOfHalves, IsTheEngineAtEveryPosition) {
-  for (const char* name : {"qwen3_5", "qwen3_5_moe", "qwen3_next"}) {
-    SCOPED_TRACE(name);
-    Checkpoint checkpoint = OpenFixture(name);
-    checkpoint.tensors = std::make_shared<HalvesSource>(checkpoint.tensors);
-    checkpoint.config.model.rms_norm_eps = RoundToF16(1e-6f);
-    const auto folder = ScratchFolder() / "package";
-    ThreadPool pool(1);
-    const auto report =
-        WritePackage(SourceOf(checkpoint, name), PackageOptions{.graph = Graph(96, 16)}, folder, pool, {});
-    ASSERT_TRUE(report) << report.error().message;
-    const PackageMeta meta = MetaOf(folder);
-    const auto package = LoadPackage(folder, meta);
-    ASSERT_TRUE(package) << package.error().message;
-    const auto reference =
-        engine::Model::Load(checkpoint.tensors, checkpoint.config.model,
-                            {.mode = ComputeMode::kExact, .pool = std::make_shared<ThreadPool>(1)});
-    ASSERT_TRUE(reference) << reference.error().message;
-    CheckOptions options;
-    options.max_tokens = 16;
-    options.min_cosine = options.worst_cosine = 0.99999;
-    options.max_state_difference = 0.01;
-    const auto result =
-        CheckPackage(**reference, **package, 16, SomeTokens(70, (*reference)->config().vocab_size), options,
-                     {}, {engine::LayerStatesOf, meta});
-    ASSERT_TRUE(result) << result.error().message;
-    EXPECT_TRUE(result->ok) << result->cosine_min << " at " << result->worst_position;
-  }
-}
 
 TEST(PackagePrecision, RoundingEveryResultToHalvesCostsLittle) {
   for (const char* name : {"qwen3_yarn", "qwen3_5", "gemma4"}) {

@@ -77,9 +77,8 @@ Var Attention(Pass& pass, const std::string& name, const PlannedLayer& layer, co
   Var k = project("k_proj", kv_heads);
   const Var v = project("v_proj", kv_heads);
   if (layer.has_qk_norm) {
-    const float offset = pass.plan.norm_offset();
-    q = g.RmsNorm(q, dim, c.rms_norm_eps, g.Tensor(prefix + "q_norm.weight", {dim}, 1, offset));
-    k = g.RmsNorm(k, dim, c.rms_norm_eps, g.Tensor(prefix + "k_norm.weight", {dim}, 1, offset));
+    q = pass.Norm(q, dim, prefix + "q_norm.weight");
+    k = pass.Norm(k, dim, prefix + "k_norm.weight");
   }
   q = RotateHeads(pass, q);
   k = RotateHeads(pass, k);

@@ -13,8 +13,7 @@ Var Layer(Pass& pass, int64_t index, Var x) {
   const PlannedLayer& layer = pass.plan.layers[static_cast<size_t>(index)];
   const std::string name = fmt::format("model.layers.{}.", index);
   const auto norm = [&](const char* which) {
-    return g.ToChannels(g.RmsNorm(x, c.hidden_size, c.rms_norm_eps,
-                                  g.Tensor(name + which, {c.hidden_size}, 1, pass.plan.norm_offset())));
+    return g.ToChannels(pass.Norm(x, c.hidden_size, name + which));
   };
   const Var h = norm("input_layernorm.weight");
   const bool is_linear = layer.kind == LayerKind::kLinearAttention;
@@ -64,8 +63,7 @@ Result<mil::Function> ChunkFunction(const DecoderPlan& plan, int64_t chunk, int6
   if (range.end == static_cast<int64_t>(plan.layers.size())) {
     // Only the last token's state is wanted: the head takes it as it is.
     if (tokens > 1) x = g.Slice(x, 1, tokens - 1, tokens);
-    x = g.RmsNorm(x, c.hidden_size, c.rms_norm_eps,
-                  g.Tensor("model.norm.weight", {c.hidden_size}, 1, plan.norm_offset()));
+    x = pass.Norm(x, c.hidden_size, "model.norm.weight");
   }
   g.Output(x, "output_hidden_states");
   return g.Finish();

@@ -7,6 +7,8 @@
 // product or elementwise.
 #include <cmath>
 
+#include "base/half.h"
+#include "coreml/graphs/half_factors.h"
 #include "coreml/graphs/pass.h"
 
 namespace cmforge::coreml {
@@ -26,7 +28,9 @@ class DeltaNet {
         dv_(c_.linear_attention->value_head_dim),
         kernel_(c_.linear_attention->conv_kernel),
         channels_(2 * n_k_ * dk_ + n_v_ * dv_),
-        root_(std::sqrt(static_cast<double>(dk_))) {}
+        root_(std::sqrt(static_cast<double>(dk_))),
+        read_scale_(static_cast<double>(
+            RoundToF16(static_cast<float>(std::exp2(std::round(std::log2(root_))) / (root_ * root_))))) {}
 
   Var Run(const Var& h) {
     const int64_t t = pass_.tokens;
@@ -37,12 +41,15 @@ class DeltaNet {
     const Var v = g_.Scale(Heads(parts[2], n_v_, dv_), root_);                   // [n_v, T, dv]
     // Sigmoids whose halving lies in the weights, see Attention.
     const Var beta = PerHead(g_.SigmoidOfHalf(Project(h, "in_proj_b", n_v_, 0.5f)));  // [n_v, T, 1]
-    const Var g = PerHead(g_.Mul(Decay(), Softplus(Project(h, "in_proj_a", n_v_, 1, true))));
+    const Var step = Softplus(Project(h, "in_proj_a", n_v_, 1, true));
+    const Var g = PerHead(g_.Mul(Decay("decay", &HalfFactors::rest),
+                                 g_.Mul(Decay("decay_near_one", &HalfFactors::near_one), step)));
     const Var state = Rows(pass_.State(kDeltaState), slot_ * n_v_, (slot_ + 1) * n_v_);
     const Var o = t == 1 ? Recur(state, q, k, v, beta, g) : Chunks(state, q, k, v, beta, g);
     // Norm first, gate after, per head and token.
-    const Var weight = g_.Tensor(name_ + "norm.weight", {dv_});
-    const Var normed = g_.RmsNorm(g_.Expand(o, {0}), dv_, c_.rms_norm_eps, weight);  // [1, n_v, T, dv]
+    const double amplified = read_scale_ * static_cast<double>(dk_);
+    const Var normed = g_.FineRmsNorm(g_.Expand(o, {0}), dv_, c_.rms_norm_eps * amplified * amplified,
+                                      name_ + "norm.weight", 0);  // [1, n_v, T, dv]
     const Var z = g_.Silu(g_.Linear(h, name_ + "in_proj_z", n_v_ * dv_, c_.hidden_size));
     return g_.Linear(g_.Mul(g_.FromHeads(normed), z), name_ + "out_proj", c_.hidden_size, n_v_ * dv_);
   }
@@ -65,14 +72,16 @@ class DeltaNet {
     return g_.Add(g_.Unary("relu", x), log);
   }
 
-  /// -exp(A_log) as a channel scale [1, n_v, 1, 1].
-  Var Decay() {
-    return g_.Weight(name_ + "decay", {1, n_v_, 1, 1}, [&]() -> Result<WeightRows> {
+  /// A factor of -exp(A_log), which fp16 does not hold, as a channel scale [1, n_v, 1, 1]: an error of the decay
+  /// adds up over all that is remembered.
+  Var Decay(const char* which, HalfFactor factor) {
+    return g_.Weight(name_ + which, {1, n_v_, 1, 1}, [&]() -> Result<WeightRows> {
       CMF_TRY(const WeightRows rows, TensorRows(g_.source(), name_ + "A_log"));
-      std::vector<float> values(static_cast<size_t>(rows.rows * rows.cols));
-      rows.read(0, rows.rows, values.data());
-      for (float& value : values) value = static_cast<float>(-std::exp(static_cast<double>(value)));
-      return ComputedRows(rows.rows, rows.cols, std::move(values));
+      std::vector<float> logs(static_cast<size_t>(rows.rows * rows.cols));
+      rows.read(0, rows.rows, logs.data());
+      std::vector<double> values;
+      for (const float log : logs) values.push_back(-std::exp(static_cast<double>(log)));
+      return FactorRows(values, factor);
     });
   }
 
@@ -124,7 +133,7 @@ class DeltaNet {
     const Var d = g_.Mul(g_.Sub(v, g_.Matmul(k, faded)), beta);          // [n_v, 1, dv]
     const Var p = g_.Add(faded, g_.Matmul(k, d, /*transpose_x=*/true));  // [n_v, dk, dv]
     StoreState(p);
-    return g_.Scale(g_.Matmul(q, p), 1 / static_cast<double>(dk_));
+    return g_.Scale(g_.Matmul(q, p), read_scale_);
   }
 
   /// 1 where `is_one`, a constant [1, size, size].
@@ -173,7 +182,7 @@ class DeltaNet {
     const Var o = g_.Add(g_.Matmul(g_.Mul(q, from_start), state), g_.Matmul(within, d));
     const Var end = g_.Slice(from_start, 1, size - 1, size);  // e^G of the last token
     state = g_.Add(g_.Mul(state, end), g_.Matmul(g_.Mul(k, to_end), d, /*transpose_x=*/true));
-    return g_.Scale(o, 1 / static_cast<double>(dk_));
+    return g_.Scale(o, read_scale_);
   }
 
   /// (I + A)^-1 of strictly lower A, by doubling blocks: the inverse of a block of two is that of its halves
@@ -198,6 +207,9 @@ class DeltaNet {
   const ModelConfig& c_;
   const int64_t n_k_, n_v_, dk_, dv_, kernel_, channels_;
   const double root_;
+  // Behind q^T P. The norm that follows does not mind a factor which its epsilon has too, so instead of 1 / dk this is
+  // about 1 / sqrt(dk), by a power of two: the epsilon of o itself, 1e-6, and the squares of small o are subnormal.
+  const double read_scale_;
 };
 
 }  // namespace

@@ -103,13 +103,11 @@ Var GemmaAttention(Pass& pass, const std::string& prefix, const PlannedLayer& la
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_kv_heads, dim = pass.plan.head_dim(layer);
   const Var& cosines = is_sliding ? pass.local_cosines : pass.cosines;
   const Var& sines = is_sliding ? pass.local_sines : pass.sines;
-  const float offset = pass.plan.norm_offset();
   const auto project = [&](const char* which, int64_t n) {
     return g.ToHeads(g.Linear(h, prefix + which, n * dim, c.hidden_size), n, dim);
   };
   const auto normed = [&](const Var& x, const char* which) {
-    if (!layer.has_qk_norm) return x;
-    return g.RmsNorm(x, dim, c.rms_norm_eps, g.Tensor(prefix + which, {dim}, 1, offset));
+    return layer.has_qk_norm ? pass.Norm(x, dim, prefix + which) : x;
   };
   const Var q = g.Rotate(normed(project("q_proj", heads), "q_norm.weight"), cosines, sines);
   const std::string_view state = is_sliding ? kLocalState : kGlobalState;
@@ -168,8 +166,7 @@ Var GemmaLayer(Pass& pass, int64_t index, Var x) {
   const PlannedLayer& layer = pass.plan.layers[static_cast<size_t>(index)];
   const std::string name = fmt::format("model.layers.{}.", index);
   const auto norm = [&](const Var& value, const char* which) {
-    return g.RmsNorm(value, c.hidden_size, c.rms_norm_eps,
-                     g.Tensor(name + which, {c.hidden_size}, 1, pass.plan.norm_offset()));
+    return pass.Norm(value, c.hidden_size, name + which);
   };
   const Var h = g.ToChannels(norm(x, "input_layernorm.weight"));
   const Var attended = g.FromChannels(GemmaAttention(pass, name + "self_attn.", layer, h));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "coreml/graphs/half_factors.h"
+
 namespace cmforge::coreml {
 namespace {
 
@@ -109,13 +111,30 @@ Var Graph::FromHeads(const Var& x) {
   return Reshape(Transpose(x, {0, 1, 3, 2}), {1, s[1] * s[3], 1, s[2]});
 }
 
-Var Graph::RmsNorm(const Var& x, int64_t width, double eps) {
+Var Graph::Normed(const Var& x, int64_t width, double eps, const std::optional<Var>& gamma) {
   if (!ok()) return {};
   const int last = static_cast<int>(x.type.shape.size()) - 1;
   const Var mirrored = Concat({x, Scale(x, -1)}, last);
-  const Var normed =
-      Op("layer_norm", {{"x", mirrored}, {"axes", std::vector<int32_t>{-1}}, {"epsilon", Number(eps)}});
-  return Slice(normed, last, 0, width);
+  mil::Args args = {{"x", mirrored}, {"axes", std::vector<int32_t>{-1}}, {"epsilon", Number(eps)}};
+  if (gamma) args.emplace_back("gamma", *gamma);
+  return Slice(Op("layer_norm", args), last, 0, width);
+}
+
+Var Graph::FineRmsNorm(const Var& x, int64_t width, double eps, const std::string& name, float offset) {
+  const auto factors = [&](HalfFactor which, int times) {
+    return [&, which, times]() -> Result<WeightRows> {
+      CMF_TRY(const WeightRows rows, Rows(name));
+      std::vector<float> values(static_cast<size_t>(rows.rows * rows.cols));
+      rows.read(0, rows.rows, values.data());
+      std::vector<double> wanted;
+      for (int i = 0; i < times; ++i) {
+        for (const float v : values) wanted.push_back(static_cast<double>(v) + static_cast<double>(offset));
+      }
+      return FactorRows(wanted, which);
+    };
+  };
+  const Var gamma = Weight(name + "_gamma", {2 * width}, factors(&HalfFactors::near_one, 2));
+  return Mul(Normed(x, width, eps, gamma), Weight(name, {width}, factors(&HalfFactors::rest, 1)));
 }
 
 Var Graph::Rotate(const Var& x, const Var& cosines, const Var& sines) {

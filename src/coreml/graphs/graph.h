@@ -106,15 +106,21 @@ class Graph : public mil::FunctionBuilder {
   Var ToHeads(const Var& x, int64_t heads, int64_t dim);
   Var FromHeads(const Var& x);
   /// x / sqrt(mean x^2 + eps) over the last axis, of `width`: layer_norm of [x, -x], whose mean is 0.
-  Var RmsNorm(const Var& x, int64_t width, double eps);
+  Var RmsNorm(const Var& x, int64_t width, double eps) { return Normed(x, width, eps, std::nullopt); }
   /// The same times a weight [width].
   Var RmsNorm(const Var& x, int64_t width, double eps, const Var& weight) {
     return Mul(RmsNorm(x, width, eps), weight);
   }
+  /// The same times `offset` + the tensor of that name [width], which fp16 does not hold: a factor near 1 is the
+  /// layer_norm's gamma, the rest is multiplied behind it, and their roundings cancel.
+  Var FineRmsNorm(const Var& x, int64_t width, double eps, const std::string& name, float offset);
   /// Rotates the halves of the last axis: cosines and sines [1, 1, T, dims].
   Var Rotate(const Var& x, const Var& cosines, const Var& sines);
 
  private:
+  /// `gamma` is that of [x, -x].
+  Var Normed(const Var& x, int64_t width, double eps, const std::optional<Var>& gamma);
+
   WeightStore& weights_;
 };
 

@@ -33,6 +33,12 @@ void Pass::UpdateState(std::string_view name, const Var& update, const Arg& begi
   entry.value = g.Read(entry.state);
 }
 
+Var Pass::Norm(const Var& x, int64_t width, const std::string& weight) {
+  const double eps = plan.config.rms_norm_eps;
+  if (plan.norm_offset() != 0) return g.FineRmsNorm(x, width, eps, weight, plan.norm_offset());
+  return g.RmsNorm(x, width, eps, g.Tensor(weight, {width}));
+}
+
 Var Pass::TouchStates(Var x) {
   for (auto& [name, entry] : states_) {
     if (entry.is_used || !g.ok()) continue;

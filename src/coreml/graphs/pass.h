@@ -32,6 +32,9 @@ struct Pass {
   /// state[begin : end] = update, axes with `to_the_end` to their end. All lists have the state's rank.
   void UpdateState(std::string_view name, const Var& update, const Arg& begin, const Arg& end,
                    const std::vector<bool>& to_the_end);
+  /// RMSNorm by a tensor [width] of the source. What is stored less than it means, 1 + w of zero-centered norms, has
+  /// more digits than fp16.
+  Var Norm(const Var& x, int64_t width, const std::string& weight);
   /// Every declared state must be read by every function: `x` plus 0 times one element of each state that
   /// nothing has asked for.
   Var TouchStates(Var x);
