@@ -46,6 +46,23 @@ TEST(HalfFactors, PassOnWhatHasNoPlaceInFp16) {
   EXPECT_TRUE(std::isinf(FactorsInHalves(1e30).rest));
 }
 
+TEST(HalfFactorsOfPair, SharesOneFactor) {
+  double squares = 0, squares_alone = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const double numbers[] = {std::cos(i * 0.37), std::sin(i * 0.37)};
+    const HalfFactorsOfPair pair = PairInHalves(numbers[0], numbers[1]);
+    const float halves[] = {pair.first, pair.second};
+    for (int k = 0; k < 2; ++k) {
+      ASSERT_EQ(RoundToF16(halves[k]), halves[k]);
+      const double alone = static_cast<double>(RoundToF16(static_cast<float>(numbers[k])));
+      squares +=
+          std::pow(static_cast<double>(pair.near_one) * static_cast<double>(halves[k]) - numbers[k], 2);
+      squares_alone += std::pow(alone - numbers[k], 2);
+    }
+  }
+  EXPECT_LT(squares, squares_alone / 30);
+}
+
 TEST(FactorRows, HoldOneFactorARow) {
   const double values[] = {1.2345678, -0.7654321};
   const WeightRows near = FactorRows(values, &HalfFactors::near_one),

@@ -13,9 +13,9 @@ mil::Value At(int64_t index) { return mil::Int32s({static_cast<int32_t>(index)})
 Var RotateHeads(Pass& pass, const Var& x) {
   Graph& g = pass.g;
   if (!g.ok()) return {};
-  const int64_t dims = x.type.shape[3], rotated = pass.cosines.type.shape[3];
-  if (rotated == dims) return g.Rotate(x, pass.cosines, pass.sines);
-  const Var turned = g.Rotate(g.Slice(x, 3, 0, rotated), pass.cosines, pass.sines);
+  const int64_t dims = x.type.shape[3], rotated = pass.rotation.cosines.type.shape[3];
+  if (rotated == dims) return g.Rotate(x, pass.rotation);
+  const Var turned = g.Rotate(g.Slice(x, 3, 0, rotated), pass.rotation);
   return g.Concat({turned, g.Slice(x, 3, rotated, dims)}, 3);
 }
 

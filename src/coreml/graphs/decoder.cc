@@ -52,10 +52,8 @@ Result<mil::Function> ChunkFunction(const DecoderPlan& plan, int64_t chunk, int6
       rope.kind = RopeKind::kProportional;  // as files say it that have no name for the kind
       rope.partial_rotary_factor = c.global_partial_rotary_factor;
     }
-    CMF_TRY(const Rotation rotation,
-            Rotations(pass, "rope", rope, has_own_dim ? c.global_head_dim : c.head_dim));
-    pass.cosines = rotation.cosines;
-    pass.sines = rotation.sines;
+    CMF_TRY(pass.rotation,
+            Rotations(pass, "rope", rope, has_own_dim ? c.global_head_dim : c.head_dim, is_gemma));
   }
   if (is_gemma) CMF_CHECK(PrepareGemma(pass, range.begin, range.end));
   for (int64_t i = range.begin; i < range.end; ++i) x = is_gemma ? GemmaLayer(pass, i, x) : Layer(pass, i, x);

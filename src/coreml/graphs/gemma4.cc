@@ -101,18 +101,17 @@ Var GemmaAttention(Pass& pass, const std::string& prefix, const PlannedLayer& la
   const ModelConfig& c = pass.plan.config;
   const bool is_sliding = layer.kind == LayerKind::kSlidingAttention;
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_kv_heads, dim = pass.plan.head_dim(layer);
-  const Var& cosines = is_sliding ? pass.local_cosines : pass.cosines;
-  const Var& sines = is_sliding ? pass.local_sines : pass.sines;
+  const Rotation& rotation = is_sliding ? pass.local_rotation : pass.rotation;
   const auto project = [&](const char* which, int64_t n) {
     return g.ToHeads(g.Linear(h, prefix + which, n * dim, c.hidden_size), n, dim);
   };
   const auto normed = [&](const Var& x, const char* which) {
     return layer.has_qk_norm ? pass.Norm(x, dim, prefix + which) : x;
   };
-  const Var q = g.Rotate(normed(project("q_proj", heads), "q_norm.weight"), cosines, sines);
+  const Var q = g.Rotate(normed(project("q_proj", heads), "q_norm.weight"), rotation);
   const std::string_view state = is_sliding ? kLocalState : kGlobalState;
   if (layer.shares_kv_of < 0) {
-    const Var k = g.Rotate(normed(project("k_proj", kv_heads), "k_norm.weight"), cosines, sines);
+    const Var k = g.Rotate(normed(project("k_proj", kv_heads), "k_norm.weight"), rotation);
     Var v = project("v_proj", kv_heads);
     if (c.attn_v_norm) v = g.RmsNorm(v, dim, c.rms_norm_eps);
     const Var zero = g.Const(At(0)), slot = g.Const(At(layer.slot)), next = g.Const(At(layer.slot + 1));
@@ -146,9 +145,8 @@ Result<void> PrepareGemma(Pass& pass, int64_t begin, int64_t end) {
     end_slot = layer.slot + 1;
   }
   if (!slides) return {};
-  CMF_TRY(const Rotation rotation, Rotations(pass, "rope_local", c.rope_local.value_or(c.rope), c.head_dim));
-  pass.local_cosines = rotation.cosines;
-  pass.local_sines = rotation.sines;
+  CMF_TRY(pass.local_rotation,
+          Rotations(pass, "rope_local", c.rope_local.value_or(c.rope), c.head_dim, /*is_fine=*/true));
   const Var positions = pass.g.Reshape(pass.position_ids, {1, 1, pass.tokens, 1});
   if (!pass.plan.local_cache_shifts()) {
     MaskByWindow(pass, positions, *c.sliding_window);

@@ -137,12 +137,14 @@ Var Graph::FineRmsNorm(const Var& x, int64_t width, double eps, const std::strin
   return Mul(Normed(x, width, eps, gamma), Weight(name, {width}, factors(&HalfFactors::rest, 1)));
 }
 
-Var Graph::Rotate(const Var& x, const Var& cosines, const Var& sines) {
+Var Graph::Rotate(const Var& x, const Rotation& by) {
   if (!ok()) return {};
   const int last = static_cast<int>(x.type.shape.size()) - 1;
   const int64_t dims = x.type.shape.back();
   const Var first = Slice(x, last, 0, dims / 2), second = Slice(x, last, dims / 2, dims);
-  return Add(Mul(x, cosines), Mul(Concat({Scale(second, -1), first}, last), sines));
+  const Var crossed = Concat({by.factors ? second : Scale(second, -1), first}, last);
+  const Var turned = Add(Mul(x, by.cosines), Mul(crossed, by.sines));
+  return by.factors ? Mul(turned, *by.factors) : turned;
 }
 
 }  // namespace cmforge::coreml

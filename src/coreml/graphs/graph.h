@@ -17,6 +17,12 @@ namespace cmforge::coreml {
 using mil::Arg;
 using mil::Var;
 
+/// What turns the halves of a head, [1, 1, T, dims] each.
+struct Rotation {
+  Var cosines, sines;
+  std::optional<Var> factors;  // of both; sines of the first half are negative then
+};
+
 class Graph : public mil::FunctionBuilder {
  public:
   explicit Graph(WeightStore& weights) : weights_(weights) {}
@@ -114,8 +120,8 @@ class Graph : public mil::FunctionBuilder {
   /// The same times `offset` + the tensor of that name [width], which fp16 does not hold: a factor near 1 is the
   /// layer_norm's gamma, the rest is multiplied behind it, and their roundings cancel.
   Var FineRmsNorm(const Var& x, int64_t width, double eps, const std::string& name, float offset);
-  /// Rotates the halves of the last axis: cosines and sines [1, 1, T, dims].
-  Var Rotate(const Var& x, const Var& cosines, const Var& sines);
+  /// Rotates the halves of the last axis.
+  Var Rotate(const Var& x, const Rotation& by);
 
  private:
   /// `gamma` is that of [x, -x].

@@ -16,6 +16,12 @@ struct HalfFactors {
 /// the best of 64 is some fifty times nearer than fp16 alone. A number that fp16 holds is (1, itself).
 [[nodiscard]] HalfFactors FactorsInHalves(double value);
 
+/// The same for two numbers that share the factor near 1.
+struct HalfFactorsOfPair {
+  float near_one = 1, first = 0, second = 0;
+};
+[[nodiscard]] HalfFactorsOfPair PairInHalves(double first, double second);
+
 using HalfFactor = float HalfFactors::*;
 
 /// One of the two factors of each value, as rows of one.

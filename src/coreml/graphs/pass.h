@@ -17,12 +17,13 @@ struct Pass {
 
   // Inputs: int32 [T], fp16 [1, 1, T, context], int32 [1]
   Var position_ids, causal_mask, current_pos;
-  Var end_pos;         // current_pos + T
-  Var cosines, sines;  // [1, 1, T, rotated dims] of these positions
+  Var end_pos;        // current_pos + T
+  Rotation rotation;  // of these positions
 
   // Sliding layers: their rotation, the mask of their cache [1, 1, T, its length], and the slots [1] that the
   // tokens go to, first and one past the last.
-  Var local_cosines, local_sines, local_mask, local_begin, local_end;
+  Rotation local_rotation;
+  Var local_mask, local_begin, local_end;
   Var per_layer_inputs;  // fp16 [1, T, layers * width]
 
   /// Declares a state and reads it.
@@ -47,11 +48,10 @@ struct Pass {
   std::map<std::string, Entry, std::less<>> states_;
 };
 
-/// cos and sin of this function's positions, from tables of all positions: adds inputs `name`_cosines, _sines.
-struct Rotation {
-  Var cosines, sines;
-};
-Result<Rotation> Rotations(Pass& pass, const std::string& name, const RopeConfig& rope, int64_t head_dim);
+/// cos and sin of this function's positions, from tables `name`_cosines and _sines of all positions. `is_fine`: with a
+/// factor that both share, `name`_factors.
+Result<Rotation> Rotations(Pass& pass, const std::string& name, const RopeConfig& rope, int64_t head_dim,
+                           bool is_fine);
 
 /// Layer operators: h is the normed residual stream as channels [1, H, 1, T]; results are channels too.
 /// `name` is the prefix of the layer's tensors, "model.layers.3.".
