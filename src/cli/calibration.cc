@@ -24,6 +24,13 @@ Result<ChannelStats> CalibrateOnText(const Cli& cli, const OpenedSource& source,
   CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(const MappedFile file, MappedFile::Open(text.file));
   CMF_CHECK(CheckUtf8(AsText(file.bytes()), text.file));
+  if (AsText(file.bytes()).find('\0') != std::string_view::npos) {
+    return Fail(
+        ErrorKind::kCorrupt,
+        fmt::format("{}: has bytes of zero: a text has none, and what `cmforge calibrate` wrote has more "
+                    "than this file: give a text, or make the statistics again",
+                    text.file));
+  }
   CMF_TRY(std::vector<TokenId> ids, tokenizer->Encode(AsText(file.bytes())));
   if (text.tokens > 0 && static_cast<int64_t>(ids.size()) > text.tokens)
     ids.resize(static_cast<size_t>(text.tokens));

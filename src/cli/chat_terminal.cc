@@ -160,7 +160,11 @@ class Terminal {
     auto asked = session_.Ask(message, sink, cli_.Control());
     if (in_reasoning && colour_) fmt::print("\033[0m");
     if (!is_json_) fmt::print("\n");
-    if (!asked) return Fail(TemplateError(std::move(asked).error(), session_.template_origin()));
+    if (!asked) {
+      Error error = std::move(asked).error();
+      if (error.kind == ErrorKind::kLimit) error.message += ", or begin anew with /reset";
+      return Fail(TemplateError(std::move(error), session_.template_origin()));
+    }
     const ChatTurn& turn = *asked;
     if (is_json_) {
       PrintJson(DumpJson(TurnJson(message, turn)));
@@ -222,8 +226,8 @@ class Terminal {
       CMF_CHECK(specialist_.SwitchSkill(argument));
       session_.Switch(specialist_.model, specialist_.active());
     } else if (name == "/tokens") {
-      Say(fmt::format("{} of {} tokens in use, {} messages", session_.position(), session_.context_length(),
-                      session_.messages().size()));
+      Say(fmt::format("{} of {} tokens in use, {} messages{}", session_.position(), session_.context_length(),
+                      session_.messages().size(), session_.is_read() ? "" : ", read anew with the next one"));
     } else if (name == "/save") {
       if (argument.empty()) return Fail(ErrorKind::kUsage, "/save: name a file");
       const std::string text = DumpJson(Json{{"messages", session_.messages()}}, 1) + "\n";

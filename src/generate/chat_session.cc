@@ -86,12 +86,14 @@ void ChatSession::SetSystem(const std::string& text) {
   const bool has = !messages_.empty() && messages_[0]["role"] == "system";
   if (has) messages_.erase(0);
   if (!text.empty()) messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", text}});
+  is_read_ = messages_.empty();
 }
 
 void ChatSession::Reset() {
   Json kept = Json::array();
   if (!messages_.empty() && messages_[0]["role"] == "system") kept.push_back(messages_[0]);
   messages_ = std::move(kept);
+  is_read_ = messages_.empty();
 }
 
 Result<void> ChatSession::SetMessages(const Json& messages) {
@@ -103,12 +105,14 @@ Result<void> ChatSession::SetMessages(const Json& messages) {
                 fmt::format("messages: entry {} has no role: write {{\"role\": ..., \"content\": ...}}", i));
   }
   messages_ = std::move(request.messages);
+  is_read_ = messages_.empty();
   return {};
 }
 
 void ChatSession::Switch(std::shared_ptr<const LanguageModel> model, const ActiveSet* active) {
   sequence_.reset();
   consumed_.clear();
+  is_read_ = messages_.empty();
   model_ = std::move(model);
   options_.generate.active = active;
 }
@@ -224,6 +228,7 @@ Result<ChatTurn> ChatSession::Answer(const ChatSink& sink, const RunControl& con
     }
   }
   messages_.push_back(std::move(message));
+  is_read_ = true;
   return turn;
 }
 

@@ -54,7 +54,11 @@ class ChatSession {
   [[nodiscard]] const Json& messages() const { return messages_; }
   /// Where the template comes from, for messages.
   [[nodiscard]] const std::string& template_origin() const { return chat_.origin(); }
-  [[nodiscard]] int64_t position() const { return sequence_ ? sequence_->position() : 0; }
+  /// Whether the sequence holds the messages as they stand; what was loaded or changed since is read with the next
+  /// turn.
+  [[nodiscard]] bool is_read() const { return is_read_; }
+  /// Tokens in use; 0 for messages that are not read yet.
+  [[nodiscard]] int64_t position() const { return sequence_ && is_read_ ? sequence_->position() : 0; }
   [[nodiscard]] int64_t context_length() const;
 
   /// The system message of the conversation; empty takes it away. Earlier turns stay.
@@ -84,6 +88,7 @@ class ChatSession {
   AnswerFormat format_;
   ChatOptions options_;
   Json messages_ = Json::array();
+  bool is_read_ = true;
   std::unique_ptr<Sequence> sequence_;
   std::vector<TokenId> consumed_;  // what sequence_ has seen
   std::string last_text_;          // prompt and answer of the last turn, as text ...

@@ -273,6 +273,10 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
   refuses_form({"--lut-ffn", "6", "--lut-method", "activation"}, 2, "--calibrate");
   refuses_form({"--lut-ffn", "6", "--calibrate", Path("text.txt")}, 2, "--calibrate");
   refuses_form({"--lut-method", "activation", "--calibrate", Path("text.txt")}, 2, "--lut-ffn");
+  std::ofstream(Path("cut.stats"), std::ios::binary)
+      << std::string("\x10\x27\0\0\0", 5);  // of a file of statistics
+  refuses_form({"--lut-ffn", "6", "--lut-method", "activation", "--calibrate", Path("cut.stats")}, 4,
+               "make the statistics again");
   refuses_form({"--lut-ffn", "6", "--lut-method", "activation", "--calibrate", Path("nowhere")}, 3,
                "nowhere");
   refuses_form({"--lut-ffn-mixed", "4"}, 2, "--lut-ffn-mixed");

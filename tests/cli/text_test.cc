@@ -98,6 +98,23 @@ TEST_F(Text, ChatsThroughAPipe) {
   EXPECT_NE(ran.err.find("/nonsense: no such command"), std::string::npos);
 }
 
+TEST_F(Text, CountsTheTokensOfTheMessagesAsTheyStand) {
+  const std::string talk = Path("talk.json");
+  const Ran ran = Run({"chat", "--greedy", "--json", "--context", "64"},
+                      "Hello!\n/save " + talk + "\n/tokens\n/reset\n/tokens\n/load " + talk +
+                          "\n/tokens\nHello!\n/tokens\n" + std::string(400, 'x') + "\n");
+  std::istringstream lines(ran.out);
+  std::vector<std::string> said;
+  for (std::string line; std::getline(lines, line);) said.push_back(line);
+  ASSERT_EQ(said.size(), 10u) << ran.out;
+  EXPECT_NE(said[2].find("2 messages\""), std::string::npos) << ran.out;
+  EXPECT_EQ(said[2].find("\"0 of 64"), std::string::npos) << ran.out;
+  EXPECT_NE(said[4].find("\"0 of 64 tokens in use, 0 messages\""), std::string::npos) << ran.out;
+  EXPECT_NE(said[6].find("\"0 of 64 tokens in use, 2 messages, read anew"), std::string::npos) << ran.out;
+  EXPECT_NE(said[8].find("4 messages\""), std::string::npos) << ran.out;
+  EXPECT_NE(said[9].find("/reset"), std::string::npos) << ran.out;  // does not fit
+}
+
 TEST_F(Text, ChatsInJsonLines) {
   std::ofstream(Path("load.json")) << R"(["no message"])";
   const Ran ran = Run({"chat", "--greedy", "--json"},

@@ -40,12 +40,8 @@ class Inspector {
   }
 
   void InspectModel(const ModelSubject& model) {
+    CheckModel(model);
     report_.parts.push_back(model.part);
-    CheckProgram(model, findings_);
-    CheckArithmetic(model, findings_);
-    CheckStates(model, findings_);
-    CheckDevices(model, findings_);
-    CheckWeights(model, findings_);
     for (const FunctionView& function : model.functions) {
       for (const mil::NamedType& input : function.function().inputs) {
         const auto count = input.type.is_state() ? ElementCount(input.type.tensor.shape) : std::nullopt;
@@ -56,18 +52,36 @@ class Inspector {
     }
   }
 
+  void CheckModel(const ModelSubject& model) {
+    CheckProgram(model, findings_);
+    CheckArithmetic(model, findings_);
+    CheckStates(model, findings_);
+    CheckDevices(model, findings_);
+    CheckWeights(model, findings_);
+  }
+
   /// A part; nothing, and a finding, when it does not open.
-  std::optional<ModelSubject> InspectPart(const fs::path& path) {
+  std::optional<ModelSubject> OpenPart(const fs::path& path) {
     auto model = Open(path);
-    if (!model) {
-      const std::string name = path.filename().string(), prefix = path.string() + ": ";
-      std::string reason = std::move(model).error().message;
-      if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
-      findings_.Add(rules::kUnreadablePart, name, std::move(reason));
-      return std::nullopt;
-    }
+    if (model) return std::move(*model);
+    const std::string name = path.filename().string(), prefix = path.string() + ": ";
+    std::string reason = std::move(model).error().message;
+    if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
+    findings_.Add(rules::kUnreadablePart, name, std::move(reason));
+    return std::nullopt;
+  }
+
+  std::optional<ModelSubject> InspectPart(const fs::path& path) {
+    auto model = OpenPart(path);
+    if (!model) return std::nullopt;
     InspectModel(*model);
-    return std::move(*model);
+    // Its other form is the same part, for readers that cannot take this one: it takes no memory of its own.
+    fs::path other = path;
+    other.replace_extension(path.extension() == ".mlmodelc" ? ".mlpackage" : ".mlmodelc");
+    std::error_code error;
+    if (!fs::exists(other, error)) return model;
+    if (const auto twin = OpenPart(other)) CheckModel(*twin);
+    return model;
   }
 
   Result<void> InspectFolder() {

@@ -65,6 +65,12 @@ TEST(LintPackage, IsCleanInBothForms) {
     const Report report = InspectFolder(folder / (std::string("qwen_FFN_PF_chunk_01of01") + extension));
     EXPECT_THAT(RulesOf(report, Severity::kWarning), IsEmpty()) << TextOf(report);
   }
+  // meta.yaml names the compiled form: the other one is looked at too, and counted once.
+  std::ofstream(folder / "qwen_lm_head.mlpackage/Data/com.apple.CoreML/model.mlmodel") << "no model";
+  const Report report = InspectFolder(folder);
+  EXPECT_EQ(Of(report, "unreadable-part").part, "qwen_lm_head.mlpackage");
+  EXPECT_EQ(report.parts.size(), 3u);
+  EXPECT_EQ(report.memory.size(), 4u);
 }
 
 TEST(LintPackage, SeesWhatMetaYamlLacksOrSaysWrongly) {
