@@ -7,7 +7,7 @@
 //   Vec16 LoadIntegers<bits>(const std::byte*, bool is_signed): 16 integers of 4 or 8 bits as floats;
 //   Vec16 Scale(Vec16 code, float offset, float scale): scale * (code - offset), rounded to f16;  float HalfToFloat(const std::byte*);
 //   struct PaletteTable<bits>: Set(const std::byte* halves, const std::byte* scale) with a scale or null, and
-//     Look(const std::byte* codes, Vec16 (&out)[4]): 64 codes;
+//     Look(const std::byte* codes, use): use(i, 16 entries) for the codes 16 i to 16 i + 15 of 64, ascending;
 //   void Prefetch(const void*);
 //   void TileTrees(const Vec16 (&sums)[kTokens][kTileRows], float (&out)[kTokens][kTileRows]): the tree of each;
 //   constexpr int kTileRows, kTileTokens: outputs whose partial sums stay in registers.
@@ -24,7 +24,8 @@ namespace {
 
 constexpr int64_t kStep = 64;  // columns
 
-// ---- rows as vectors. Begin(w, row, previous) finds a row; `previous` is the row before it, or null.
+// ---- rows as vectors. Begin(w, row, previous) finds a row; `previous` is the row before it, or null. Load(c, use) is
+// use(i, v) for the four vectors from column c on: each is used before the next is there, for want of registers.
 
 struct F32Row {
   static constexpr int64_t kStepBytes = 32 * kStep / 8;
@@ -32,9 +33,10 @@ struct F32Row {
   CMFORGE_INLINE void Begin(const StoredMatrix& w, int64_t row, const F32Row*) {
     at_ = w.data + 4 * row * w.cols;
   }
-  CMFORGE_INLINE void Load(int64_t c, Vec16 (&out)[4]) const {
+  template <class Use>
+  CMFORGE_INLINE void Load(int64_t c, Use&& use) const {
     const float* from = reinterpret_cast<const float*>(at_) + c;
-    for (int i = 0; i < 4; ++i) out[i] = LoadF32(from + 16 * i);
+    for (int i = 0; i < 4; ++i) use(i, LoadF32(from + 16 * i));
   }
 
  private:
@@ -47,8 +49,9 @@ struct F16Row {
   CMFORGE_INLINE void Begin(const StoredMatrix& w, int64_t row, const F16Row*) {
     at_ = w.data + 2 * row * w.cols;
   }
-  CMFORGE_INLINE void Load(int64_t c, Vec16 (&out)[4]) const {
-    for (int i = 0; i < 4; ++i) out[i] = LoadF16(at_ + 2 * (c + 16 * i));
+  template <class Use>
+  CMFORGE_INLINE void Load(int64_t c, Use&& use) const {
+    for (int i = 0; i < 4; ++i) use(i, LoadF16(at_ + 2 * (c + 16 * i)));
   }
 
  private:
@@ -73,7 +76,10 @@ class PaletteRow {
     table_at_ = table;
     scale_at_ = scale;
   }
-  CMFORGE_INLINE void Load(int64_t c, Vec16 (&out)[4]) const { table_->Look(codes_ + c * kBits / 8, out); }
+  template <class Use>
+  CMFORGE_INLINE void Load(int64_t c, Use&& use) const {
+    table_->Look(codes_ + c * kBits / 8, use);
+  }
 
  private:
   const std::byte *codes_, *table_at_, *scale_at_;
@@ -96,7 +102,8 @@ class ScaledRow {
     next_ = -1;
     is_signed_ = w.is_signed;
   }
-  CMFORGE_INLINE void Load(int64_t c, Vec16 (&out)[4]) {
+  template <class Use>
+  CMFORGE_INLINE void Load(int64_t c, Use&& use) {
     for (int i = 0; i < 4; ++i) {
       const int64_t at = c + 16 * i;
       if (at >= next_) {  // columns come in ascending order
@@ -105,7 +112,7 @@ class ScaledRow {
         scale_ = HalfToFloat(scales_ + 2 * block);
         offset_ = offsets_ != nullptr ? offsets_[block] : 0.0f;
       }
-      out[i] = Scale(LoadIntegers<kBits>(codes_ + at * kBits / 8, is_signed_), offset_, scale_);
+      use(i, Scale(LoadIntegers<kBits>(codes_ + at * kBits / 8, is_signed_), offset_, scale_));
     }
   }
 
@@ -146,13 +153,11 @@ void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float*
     for (int64_t c = 0; c < whole; c += kStep) {
 #pragma GCC unroll 4
       for (int i = 0; i < kStreams; ++i) {
-        Vec16 weights[4];
-        row[i].Load(c, weights);
         if (ahead > 0) {
           for (int64_t line = 0; line < Row::kStepBytes; line += 64) Prefetch(row[i].At(c) + ahead + line);
         }
-#pragma GCC unroll 4
-        for (int k = 0; k < 4; ++k) sums[i] = Fma(weights[k], LoadF32(x + c + 16 * k), sums[i]);
+        row[i].Load(c,
+                    [&](int k, Vec16 weights) { sums[i] = Fma(weights, LoadF32(x + c + 16 * k), sums[i]); });
       }
     }
     // Constant indices, or the sums would lie in memory.
@@ -175,9 +180,7 @@ void DecodeStoredRows(const StoredMatrix& w, int64_t begin, int64_t end, float* 
     row.Begin(w, r, r > begin ? &rows[(r & 1) ^ 1] : nullptr);
     float* to = out + (r - begin) * stride;
     for (int64_t c = 0; c < whole; c += kStep) {
-      Vec16 weights[4];
-      row.Load(c, weights);
-      for (int k = 0; k < 4; ++k) StoreF32(to + c + 16 * k, weights[k]);
+      row.Load(c, [&](int k, Vec16 weights) { StoreF32(to + c + 16 * k, weights); });
     }
     if (whole < w.cols) DecodeStored(w, r, whole, w.cols - whole, to + whole);
   }

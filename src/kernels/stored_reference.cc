@@ -68,13 +68,16 @@ class PaletteTable {
       values_[i] = scale == nullptr ? entry : RoundToF16(HalfToFloat(scale) * entry);
     }
   }
-  void Look(const std::byte* codes, Vec16 (&out)[4]) const {
+  template <class Use>
+  void Look(const std::byte* codes, Use&& use) const {
+    Vec16 out[4];
     for (int k = 0; k < 64; k += 8) {  // eight codes fill whole bytes
       uint64_t word = 0;
       for (int b = 0; b < kBits; ++b) word |= std::to_integer<uint64_t>(codes[k / 8 * kBits + b]) << (8 * b);
       for (int i = 0; i < 8; ++i)
         out[k / 16].at[k % 16 + i] = values_[word >> (i * kBits) & ((1u << kBits) - 1u)];
     }
+    for (int k = 0; k < 4; ++k) use(k, out[k]);
   }
 
  private:

@@ -74,7 +74,8 @@ class PaletteTable {
     Split(scaled);
   }
 
-  CMFORGE_INLINE void Look(const std::byte* at, Vec16 (&out)[4]) const {
+  template <class Use>
+  CMFORGE_INLINE void Look(const std::byte* at, Use&& use) const {
     __m512i low, high;
     if constexpr (kBits == 8) {
       const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
@@ -102,7 +103,7 @@ class PaletteTable {
     _mm512_store_si512(halves, _mm512_unpacklo_epi8(low, high));
     _mm512_store_si512(halves + 64, _mm512_unpackhi_epi8(low, high));
     __asm__("" : "+m"(halves));
-    for (int k = 0; k < 4; ++k) out[k] = LoadF16(halves + 32 * k);
+    for (int k = 0; k < 4; ++k) use(k, LoadF16(halves + 32 * k));
   }
 
  private:
