@@ -16,12 +16,6 @@ constexpr int64_t kUsualWindow = 512;
 
 Result<ChannelStats> CalibrateOnText(const Cli& cli, const OpenedSource& source,
                                      const CalibrationText& text) {
-  CMF_CHECK(RequireTensors(source));
-  CMF_CHECK(CheckRunnable(source));
-  CMF_TRY(const int64_t most, ContextLength(*source.config, text.window));
-  CalibrationOptions options;
-  options.window = text.window > 0 ? text.window : std::min(kUsualWindow, most);
-  CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(const MappedFile file, MappedFile::Open(text.file));
   CMF_CHECK(CheckUtf8(AsText(file.bytes()), text.file));
   if (AsText(file.bytes()).find('\0') != std::string_view::npos) {
@@ -31,6 +25,12 @@ Result<ChannelStats> CalibrateOnText(const Cli& cli, const OpenedSource& source,
                     "than this file: give a text, or make the statistics again",
                     text.file));
   }
+  CMF_CHECK(RequireTensors(source));
+  CMF_CHECK(CheckRunnable(source));
+  CMF_TRY(const int64_t most, ContextLength(*source.config, text.window));
+  CalibrationOptions options;
+  options.window = text.window > 0 ? text.window : std::min(kUsualWindow, most);
+  CMF_TRY(const auto tokenizer, LoadTokenizer(source));
   CMF_TRY(std::vector<TokenId> ids, tokenizer->Encode(AsText(file.bytes())));
   if (text.tokens > 0 && static_cast<int64_t>(ids.size()) > text.tokens)
     ids.resize(static_cast<size_t>(text.tokens));

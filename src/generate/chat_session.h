@@ -58,7 +58,9 @@ class ChatSession {
   /// turn.
   [[nodiscard]] bool is_read() const { return is_read_; }
   /// Tokens in use; 0 for messages that are not read yet.
-  [[nodiscard]] int64_t position() const { return sequence_ && is_read_ ? sequence_->position() : 0; }
+  [[nodiscard]] int64_t position() const {
+    return sequence_ && is_read_ && !messages_.empty() ? sequence_->position() : 0;
+  }
   [[nodiscard]] int64_t context_length() const;
 
   /// The system message of the conversation; empty takes it away. Earlier turns stay.
