@@ -304,7 +304,8 @@ constexpr StoredForm kStoredForms[] = {{"f16", StoredMatrix::Form::kF16, 16, 0},
                                        {"int4_block32", StoredMatrix::Form::kScaled, 4, 32}};
 
 /// Eight rows share a table; tables and scales lie behind the codes.
-StoredMatrix StoredAt(const std::byte* at, const StoredForm& form, int64_t rows, int64_t cols) {
+StoredMatrix StoredAt(const StoredKernels& kernels, const std::byte* at, const StoredForm& form, int64_t rows,
+                      int64_t cols) {
   StoredMatrix w;
   w.form = form.form;
   w.bits = form.bits;
@@ -318,7 +319,7 @@ StoredMatrix StoredAt(const std::byte* at, const StoredForm& form, int64_t rows,
   if (form.form == StoredMatrix::Form::kScaled) w.scales = side;
   w.cols_per_scale = form.cols_per_scale == 0 ? cols : form.cols_per_scale;
   w.scales_per_row = cols / w.cols_per_scale;
-  w.prefetches = WantsPrefetch();
+  w.prefetches = PrefetchesStored(kernels);
   return w;
 }
 
@@ -386,8 +387,8 @@ void StoredDecode(benchmark::State& state, const StoredForm& form, int64_t rows,
       ReadWithAllThreads(pool, Pages().data() + other * stride, slice * stride);
       const double t1 = clock.Now();
       for (size_t i = begin; i < begin + slice; ++i)
-        RunStored(pool, kernels, StoredAt(Pages().data() + i * stride, form, rows, cols), x.data(), 1,
-                  y.data(), scratch);
+        RunStored(pool, kernels, StoredAt(kernels, Pages().data() + i * stride, form, rows, cols), x.data(),
+                  1, y.data(), scratch);
       const double product = clock.Now() - t1;
       read_seconds += (t1 - t0) * static_cast<double>(size) / static_cast<double>(stride);
       product_seconds += product;
@@ -406,7 +407,7 @@ void StoredCached(benchmark::State& state, const StoredForm& form, Isa isa) {
   ThreadPool pool(1);
   const BusyClock clock(1);
   std::memset(Pages().data(), 0x2B, size_t{16} << 20);
-  const StoredMatrix w = StoredAt(Pages().data(), form, kRows, kCols);
+  const StoredMatrix w = StoredAt(StoredKernelsOf(isa), Pages().data(), form, kRows, kCols);
   const LineFloats x(Inputs(kCols));
   std::vector<float> y(kRows);
   LineFloats scratch;
@@ -424,7 +425,7 @@ void StoredPrefill(benchmark::State& state, const StoredForm& form, int64_t rows
   ThreadPool pool(threads);
   const BusyClock clock(pool.threads());
   std::memset(Pages().data(), 0x2B, size_t{64} << 20);
-  const StoredMatrix w = StoredAt(Pages().data(), form, rows, cols);
+  const StoredMatrix w = StoredAt(StoredKernelsOf(isa), Pages().data(), form, rows, cols);
   const LineFloats x(Inputs(tokens * cols));
   std::vector<float> y(static_cast<size_t>(tokens * rows));
   LineFloats scratch;

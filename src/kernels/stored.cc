@@ -109,4 +109,6 @@ const StoredKernels& StoredKernelsOf(Isa isa) {
   return kStoredReference;
 }
 
+bool PrefetchesStored(const StoredKernels& kernels) { return kernels.isa == Isa::kAvx2 || WantsPrefetch(); }
+
 }  // namespace cmforge

@@ -39,7 +39,7 @@ struct StoredMatrix {
   const float* offsets = nullptr;  // as many as scales, or null: 0
   int64_t rows_per_scale = 1, cols_per_scale = 1, scales_per_row = 1;
 
-  bool prefetches = false;  // WantsPrefetch(), for matrices that come from memory
+  bool prefetches = false;  // PrefetchesStored(), for matrices that come from memory
 };
 
 /// Whether kernels read the matrix in steps of whole bytes; others are decoded number by number.
@@ -68,6 +68,10 @@ struct StoredKernels {
 
 /// Those of an instruction set that RunsHere(), or of the best one that has some.
 [[nodiscard]] const StoredKernels& StoredKernelsOf(Isa isa);
+
+/// Whether they ask for the rows that come next: also where the other kernels leave that to the processor
+/// (WantsPrefetch), since on Zen 3 it does not keep up with rows of palettes, which are short, and AVX2 takes long for.
+[[nodiscard]] bool PrefetchesStored(const StoredKernels& kernels);
 
 /// Partial sums that a panel of that many rows leaves between blocks of columns.
 [[nodiscard]] constexpr int64_t PanelScratchFloats(int64_t rows) { return (rows + 3) / 4 * 4 * 6 * 16; }

@@ -23,7 +23,7 @@ class RowProduct {
       weight_ = context.Input(weight);
     } else if (const auto stored = constant_->Matrix(rows, cols)) {
       matrix_ = *stored;
-      matrix_.prefetches = WantsPrefetch();
+      matrix_.prefetches = PrefetchesStored(*kernels_);
       is_stored_ = true;
     }
     if (!bias.empty()) bias_ = context.Input(bias);
