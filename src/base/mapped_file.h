@@ -23,8 +23,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&&) noexcept;
   ~MappedFile();
 
-  /// Fails: kNotFound (no such file, a dangling link named with its target), kIo (not readable, not a
-  /// regular file). An empty file is fine and has no bytes.
+  /// Fails: kNotFound (no such file, a dangling link named with its target), kUsage (a folder, pipe or device; never
+  /// waits for one), kIo (not readable). An empty file is fine and has no bytes.
   static Result<MappedFile> Open(const std::filesystem::path& path, Mode mode = Mode::kMap);
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }

@@ -25,6 +25,10 @@ struct FileDescriptor {
   }
 };
 
+Error IrregularFile(const std::filesystem::path& path) {
+  return {ErrorKind::kUsage, fmt::format("{}: not a regular file: name a file", path.string())};
+}
+
 Error OpenError(const std::filesystem::path& path, int error) {
   std::error_code ignored;
   if (error == ENOENT && std::filesystem::is_symlink(path, ignored)) {
@@ -32,6 +36,7 @@ Error OpenError(const std::filesystem::path& path, int error) {
             fmt::format("{}: the link points to '{}', which does not exist: fetch that file again",
                         path.string(), std::filesystem::read_symlink(path, ignored).string())};
   }
+  if (error == ENXIO) return IrregularFile(path);  // a socket
   const ErrorKind kind = error == ENOENT || error == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo;
   return {kind, fmt::format("{}: cannot open: {}", path.string(), SystemFault(error))};
 }
@@ -58,12 +63,13 @@ MappedFile::~MappedFile() {
 }
 
 Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, Mode mode) {
-  FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // A pipe without a writer would hold a blocking open for ever; for regular files the flag means nothing.
+  FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.fd < 0) return Fail(OpenError(path, errno));
   struct stat info = {};
   if (::fstat(file.fd, &info) != 0) return Fail(OpenError(path, errno));
   if (!S_ISREG(info.st_mode)) {
-    return Fail(ErrorKind::kIo, fmt::format("{}: not a regular file: name a file", path.string()));
+    return Fail(IrregularFile(path));
   }
   MappedFile result;
   result.path_ = path.string();

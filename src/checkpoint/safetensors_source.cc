@@ -82,7 +82,9 @@ std::string WhatIsThere(const fs::path& folder) {
     }
     if (name.ends_with(".gguf")) other = fmt::format("{} is there: name that file", Shown(name));
   }
-  if (shards > 0) return fmt::format("{} shards are there: fetch the index", shards);
+  if (shards > 0)
+    return fmt::format("{} there: fetch the index",
+                       shards == 1 ? "1 shard is" : fmt::format("{} shards are", shards));
   return other.empty() ? "fetch the weights" : other;
 }
 

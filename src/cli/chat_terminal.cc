@@ -265,7 +265,7 @@ class Terminal {
     if (is_json_) {
       Say(text);
     } else if (!reader_.is_interactive()) {
-      if (cli_.common.verbosity >= 0) fmt::print(stderr, "{}\n", text);
+      if (cli_.common.verbosity >= 0) PrintToStderr(fmt::format("{}\n", text));
     } else {
       fmt::print("{}{}{}\n", colour_ ? "\033[2m" : "", text, colour_ ? "\033[0m" : "");
     }

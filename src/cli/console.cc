@@ -1,11 +1,14 @@
 // Console on stderr.
 #include "cli/console.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -58,7 +61,30 @@ std::string HumanBytes(double bytes) {
                       : fmt::format("{:.{}f} {}", bytes, bytes < 99.95 ? 1 : 0, unit);
 }
 
-void PrintError(std::string_view message) { fmt::print(stderr, "cmforge: error: {}\n", OneLine(message)); }
+void PrintToStderr(std::string_view text) {
+  // A reader that has gone is no reason to die: its signal is held back during the write and taken away after it.
+  sigset_t pipe, before, pending;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  errno = 0;
+  const bool is_lost = std::fwrite(text.data(), 1, text.size(), stderr) != text.size();
+  const bool is_gone = is_lost && errno == EPIPE;
+  if (int signal = 0; is_gone && ::sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1)
+    sigwait(&pipe, &signal);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void PrintError(std::string_view message) {
+  PrintToStderr(fmt::format("cmforge: error: {}\n", OneLine(message)));
+}
+
+void OccupyStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // The lowest free number is taken, which is this one. Only for reading: what is written is still refused.
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!::open("/dev/null", O_RDONLY);
+  }
+}
 
 Console::Console(int verbosity)
     : verbosity_(verbosity),
@@ -91,13 +117,12 @@ void Console::Progress(std::string_view what, int64_t done, int64_t total) {
     for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
   }
   const std::string percent = total > 0 ? fmt::format(" {:3}%", done * 100 / total) : "";
-  fmt::print(stderr, "\r\033[K{} {}{} {}", what, bar, percent, numbers);
-  std::fflush(stderr);
+  PrintToStderr(fmt::format("\r\033[K{} {}{} {}", what, bar, percent, numbers));
   is_drawn_ = true;
 }
 
 void Console::ClearProgress() {
-  if (is_drawn_) fmt::print(stderr, "\r\033[K");
+  if (is_drawn_) PrintToStderr("\r\033[K");
   is_drawn_ = false;
 }
 
@@ -106,8 +131,8 @@ void Console::Log(LogLevel level, std::string_view message) {
   ClearProgress();
   const bool warning = level == LogLevel::kWarning;
   const char* on = has_colour_ && warning ? "\033[33m" : "";
-  fmt::print(stderr, "{}cmforge: {}{}{}\n", on, warning ? "warning: " : "", OneLine(message),
-             *on ? "\033[0m" : "");
+  PrintToStderr(fmt::format("{}cmforge: {}{}{}\n", on, warning ? "warning: " : "", OneLine(message),
+                            *on ? "\033[0m" : ""));
 }
 
 }  // namespace cmforge::cli

@@ -35,6 +35,14 @@ class Console {
 [[nodiscard]] bool StdoutHasColour();
 [[nodiscard]] bool StdoutIsTerminal();
 
+/// The one way to stderr. Text that cannot be written (closed, a full disk, a reader that has gone) is lost, the work
+/// goes on.
+void PrintToStderr(std::string_view text);
+
+/// Opens /dev/null on those of descriptors 0 to 2 that are closed, so that no file we open gets their number and what is
+/// printed. First of all.
+void OccupyStandardDescriptors();
+
 /// "cmforge: error: MESSAGE" in one line on stderr; control characters of hostile names are escaped.
 void PrintError(std::string_view message);
 

@@ -117,20 +117,28 @@ std::string ArchitectureLine(const ModelConfig& c) {
 
 // What can be said without reading the weights.
 void PrintIntegrity(const cmf::File& file) {
-  std::string problem;
+  std::string problem, unhashed;
   size_t signatures = 0;
   std::string signer;
   for (const cmf::Part& part : file.parts()) {
     if (const auto status = cmf::CheckSections(part); !status && problem.empty())
       problem = status.error().message;
+    for (const std::string_view name : cmf::SectionsWithoutHash(part)) {
+      if (unhashed.find(name) == unhashed.npos)
+        unhashed += fmt::format("{}{}", unhashed.empty() ? "" : ", ", name);
+    }
     const auto signature = cmf::ReadSignature(part.path);
     if (!signature || !*signature) continue;
     ++signatures;
     signer = (*signature)->public_key;
   }
-  fmt::print(
-      "  directory hash {}; {}\n", cmf::Hash64Hex(file.dir_hash()),
-      problem.empty() ? "header and sections are intact, `cmforge verify` checks the weights too" : problem);
+  std::string_view state = "header and sections are intact, `cmforge verify` checks the weights too";
+  if (!unhashed.empty()) {
+    unhashed.insert(0, "no hash is recorded of: ");
+    state = unhashed;
+  }
+  if (!problem.empty()) state = problem;
+  fmt::print("  directory hash {}; {}\n", cmf::Hash64Hex(file.dir_hash()), state);
   if (signatures > 0) {
     fmt::print("  signed by {}{}; `cmforge verify` checks it\n", signer,
                signatures < file.parts().size()

@@ -1,6 +1,7 @@
 // cmforge verify: the whole hash chain, every tensor, every shard, the signature.
 #include "cmf/verify.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -9,6 +10,7 @@
 #include "cli/model_argument.h"
 #include "cmf/signature.h"
 #include "coreml/info.h"
+#include "engine/model.h"
 #include "mil/analysis.h"
 
 namespace cmforge::cli {
@@ -25,6 +27,8 @@ Json ReportJson(const cmf::VerifyReport& report) {
     json["only_shard"] = {{"no", report.lone_shard->no}, {"count", report.lone_shard->count}};
   for (const cmf::Problem& problem : report.problems)
     json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
+  for (const cmf::Problem& note : report.notes)
+    json["notes"].push_back({{"where", note.where}, {"what", note.what}});
   return json;
 }
 
@@ -72,6 +76,63 @@ Result<void> CheckOtherSignature(const std::string& path, const std::string& pub
   return {};
 }
 
+/// Hashes say that the bytes are the writer's; whether a model can be made of them, the engine's own loading says. What
+/// this program merely does not run is a note. So is a tensor that is not there, where hashes vouch for its never having
+/// been: some files hold a part of a model.
+Result<void> CheckRuns(const Cli& cli, std::shared_ptr<const TensorSource> tensors, const ModelConfig& config,
+                       bool is_vouched_for, cmf::VerifyReport& report) {
+  const auto say = [&](std::vector<cmf::Problem>& to, std::string_view what) {
+    const std::string prefix = fmt::format("{}: ", tensors->path());
+    if (what.starts_with(prefix)) what.remove_prefix(prefix.size());
+    to.push_back({"model", std::string(what)});
+  };
+  engine::ModelOptions options;
+  options.pool = cli.common.MakePool();
+  options.run.cancelled = cli.Control().cancelled;
+  options.run.log = [&](LogLevel level, std::string_view message) {
+    if (level == LogLevel::kWarning) say(report.notes, message);
+  };
+  const auto model = engine::Model::Load(tensors, config, options);
+  if (model) return {};
+  switch (model.error().kind) {
+    case ErrorKind::kCorrupt:
+      say(is_vouched_for && model.error().name == engine::kMissingTensor ? report.notes : report.problems,
+          model.error().message);
+      return {};
+    case ErrorKind::kUnsupported:
+      say(report.notes, model.error().message);
+      return {};
+    default:
+      return Fail(model.error());
+  }
+}
+
+/// The whole chain, and whether the file makes a model where it should: not a shard alone, a skill (which needs its
+/// base) or a file without weights.
+Result<cmf::VerifyReport> VerifyCmf(const Cli& cli, const std::string& path, const std::string& public_key) {
+  const auto pool = cli.common.MakePool();
+  cmf::VerifyOptions options;
+  options.public_key = public_key;
+  CMF_TRY(cmf::VerifyReport report, cmf::Verify(path, options, *pool, cli.Control()));
+  if (!report.ok() || report.lone_shard) return report;
+  CMF_TRY(cmf::File opened, cmf::File::Open(path, cli.common.file_mode()));
+  const auto file = std::make_shared<const cmf::File>(std::move(opened));
+  if (file->is_skill_file() || file->tensors().empty()) return report;
+  // Spec 12: packed image pipelines have other tensors, and nothing here runs them.
+  if (std::ranges::none_of(file->tensors(), [](const TensorInfo& t) {
+        return t.name.starts_with("model.") || t.name.starts_with("lm_head.");
+      })) {
+    report.notes.push_back(
+        {"model", "no tensors of a language model: only hashes and payloads were checked"});
+    return report;
+  }
+  const bool is_vouched_for = std::ranges::all_of(file->parts(), [](const cmf::Part& part) {
+    return part.envelope.header_hash != 0 && part.envelope.directory_hash != 0;
+  });
+  CMF_CHECK(CheckRuns(cli, file, file->config(), is_vouched_for, report));
+  return report;
+}
+
 // A checkpoint has no hashes: what can be checked is that every tensor is there, whole, and of the right
 // shape.
 Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path,
@@ -87,6 +148,8 @@ Result<cmf::VerifyReport> VerifyOther(const Cli& cli, const std::string& path,
   report.files.push_back(path);
   report.tensors = static_cast<int64_t>(source.tensors->tensors().size());
   for (const TensorInfo& tensor : source.tensors->tensors()) report.bytes += tensor.nbytes;
+  if (source.config)
+    CMF_CHECK(CheckRuns(cli, source.tensors, *source.config, /*is_vouched_for=*/false, report));
   CMF_CHECK(CheckOtherSignature(path, public_key, report, cli.Control()));
   return report;
 }
@@ -105,12 +168,8 @@ bool IsCmf(const std::string& path) {
 }
 
 Result<int> Verify(const Cli& cli, const std::string& path, const std::string& public_key) {
-  const auto pool = cli.common.MakePool();
-  cmf::VerifyOptions options;
-  options.public_key = public_key;
   const bool is_cmf = IsCmf(path);
-  const auto report =
-      is_cmf ? cmf::Verify(path, options, *pool, cli.Control()) : VerifyOther(cli, path, public_key);
+  const auto report = is_cmf ? VerifyCmf(cli, path, public_key) : VerifyOther(cli, path, public_key);
   if (!report) {
     if (cli.common.json) {
       cmf::VerifyReport failed;
@@ -130,11 +189,14 @@ Result<int> Verify(const Cli& cli, const std::string& path, const std::string& p
   } else {
     for (const cmf::Problem& problem : report->problems)
       fmt::print("{}: {}: {}\n", path, problem.where, problem.what);
+    for (const cmf::Problem& note : report->notes) {
+      if (cli.common.verbosity >= 0) fmt::print("{}: note: {}: {}\n", path, note.where, note.what);
+    }
     if (cli.common.verbosity >= 0) {
       const std::string size = HumanBytes(static_cast<double>(report->bytes));
       if (!report->ok()) {
-        fmt::print("{}: NOT RIGHT: {} problems in {} tensors, {}\n", path, report->problems.size(),
-                   report->tensors, size);
+        fmt::print("{}: NOT RIGHT: {} problem{} in {} tensors, {}\n", path, report->problems.size(),
+                   report->problems.size() == 1 ? "" : "s", report->tensors, size);
       } else if (is_cmf) {
         fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}{}\n", path, report->sections,
                    report->tensors, size, cmf::SignatureStateName(report->signature), OfSet(*report));

@@ -14,11 +14,14 @@ namespace cmforge::cmf {
 
 Result<InPlaceFile> InPlaceFile::Open(const std::filesystem::path& path) {
   InPlaceFile file(path.string());
-  file.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  file.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file.fd_ < 0) {
     const ErrorKind kind = errno == ENOENT || errno == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kIo;
     return Fail(kind, fmt::format("{}: cannot open for writing: {}", file.path_, SystemFault(errno)));
   }
+  struct stat info = {};
+  if (::fstat(file.fd_, &info) != 0 || !S_ISREG(info.st_mode))
+    return Fail(ErrorKind::kUsage, fmt::format("{}: not a regular file: name a file", file.path_));
   if (::flock(file.fd_, LOCK_EX | LOCK_NB) != 0) {
     return Fail(ErrorKind::kIo,
                 fmt::format("{}: another program is changing this file: try again later", file.path_));

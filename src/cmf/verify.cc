@@ -51,6 +51,11 @@ std::vector<HashedSection> HashedSections(const Part& part) {
   return sections;
 }
 
+// What is said of a place need not name it again.
+std::string WithoutPrefix(const std::string& message, std::string_view prefix) {
+  return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+}
+
 std::string WrongHash(uint64_t actual, uint64_t recorded) {
   return fmt::format("its hash is {}, {} is recorded: these bytes were changed", Hash64Hex(actual),
                      Hash64Hex(recorded));
@@ -71,6 +76,7 @@ class PartVerifier {
     PlanJobs();
     CMF_CHECK(HashAll(base, total));
     for (const Problem& problem : structure_) report.problems.push_back(problem);
+    for (const Problem& note : notes_) report.notes.push_back(note);
     for (const Job& job : jobs_) {
       report.bytes += job.range.size;
       const uint64_t actual = Hash64Finish(job.fold, job.range.size);
@@ -97,6 +103,9 @@ class PartVerifier {
     for (const std::string& key : part_.header.section_hashes.malformed) {
       structure_.push_back({key, "its recorded hash is not 16 hex digits"});
     }
+    for (const std::string_view name : SectionsWithoutHash(part_))
+      notes_.push_back(
+          {std::string(name), fmt::format("no {} hash recorded: its bytes cannot be checked", name)});
     CheckEnvelope();
     for (const DirectoryEntry& entry : part_.directory) {
       AddJob(fmt::format("tensor '{}'", entry.info.name),
@@ -203,7 +212,9 @@ class PartVerifier {
       const Encoding* encoding = FindEncoding(entry.info.dtype);
       if (encoding == nullptr || encoding->validate == nullptr) continue;
       if (const auto view = file_.Read(entry.info.name); !view) {
-        report.problems.push_back({fmt::format("tensor '{}'", entry.info.name), view.error().message});
+        std::string where = fmt::format("tensor '{}'", entry.info.name);
+        std::string what = WithoutPrefix(view.error().message, fmt::format("{}: {}: ", part_.path, where));
+        report.problems.push_back({std::move(where), std::move(what)});
       }
     }
   }
@@ -214,7 +225,7 @@ class PartVerifier {
   ThreadPool& pool_;
   const RunControl& run_;
   std::deque<Job> jobs_;  // pieces point into it
-  std::vector<Problem> structure_;
+  std::vector<Problem> structure_, notes_;
   int64_t sections_ = 0;
   std::vector<PageBuffer> buffers_;  // one a worker
   Sha256 sha256_;
@@ -260,12 +271,10 @@ struct SignatureCheck {
   }
 };
 
-// Problems found from `first` on get the file's name in front.
-void NameFile(VerifyReport& report, size_t first, const std::string& path) {
+// What was said from `first` on gets the file's name in front.
+void NameFile(std::vector<Problem>& said, size_t first, const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
-  for (size_t i = first; i < report.problems.size(); ++i) {
-    report.problems[i].where = fmt::format("{}: {}", name, report.problems[i].where);
-  }
+  for (size_t i = first; i < said.size(); ++i) said[i].where = fmt::format("{}: {}", name, said[i].where);
 }
 
 // The files to verify for a path: of a set, all shards that are there. Shards that are missing become a
@@ -300,7 +309,8 @@ std::vector<std::filesystem::path> FindFiles(const std::filesystem::path& path, 
     const size_t named = std::min(missing.size(), kMissingNamed);
     report.problems.push_back(
         {"shards",
-         fmt::format("{} of {} are missing: {}{}: fetch the whole set", missing.size(), shard->count,
+         fmt::format("{} of {} {} missing: {}{}: fetch the whole set", missing.size(), shard->count,
+                     missing.size() == 1 ? "is" : "are",
                      fmt::join(missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(named), ", "),
                      named < missing.size() ? ", ..." : "")});
   }
@@ -308,6 +318,14 @@ std::vector<std::filesystem::path> FindFiles(const std::filesystem::path& path, 
 }
 
 }  // namespace
+
+std::vector<std::string_view> SectionsWithoutHash(const Part& part) {
+  std::vector<std::string_view> names;
+  for (const HashedSection& section : HashedSections(part)) {
+    if (section.hash == 0) names.push_back(section.name);
+  }
+  return names;
+}
 
 std::string_view SignatureStateName(SignatureState state) {
   switch (state) {
@@ -337,10 +355,13 @@ Result<VerifyReport> Verify(const File& file, ThreadPool& pool, const RunControl
   uint64_t base = 0;
   for (const Part& part : file.parts()) {
     report.files.push_back(part.path);
-    const size_t first = report.problems.size();
+    const size_t first = report.problems.size(), first_note = report.notes.size();
     CMF_CHECK(
         PartVerifier(file, part, /*wants_sha256=*/false, pool, run).Run(report, base, TotalBytes(file)));
-    if (file.parts().size() > 1) NameFile(report, first, part.path);
+    if (file.parts().size() > 1) {
+      NameFile(report.problems, first, part.path);
+      NameFile(report.notes, first_note, part.path);
+    }
     base += part.bytes.size();
   }
   CheckIndex(file, report);
@@ -371,7 +392,7 @@ Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptio
   std::vector<std::string> unsigned_files;
   for (const File& file : files) {
     const Part& part = file.parts()[0];
-    const size_t first = report.problems.size();
+    const size_t first = report.problems.size(), first_note = report.notes.size();
     report.files.push_back(part.path);
     SignatureCheck check;
     if (options.check_signature) check.Load(part.path, report);
@@ -385,7 +406,10 @@ Result<VerifyReport> Verify(const std::filesystem::path& path, const VerifyOptio
       unsigned_files.push_back(std::filesystem::path(part.path).filename().string());
     }
     is_invalid = is_invalid || check.is_invalid;
-    if (paths.size() > 1) NameFile(report, first, part.path);
+    if (paths.size() > 1) {
+      NameFile(report.problems, first, part.path);
+      NameFile(report.notes, first_note, part.path);
+    }
     base += part.bytes.size();
   }
   // A set that is signed in part, or a file whose signer is demanded, is not authentic where the signature is

@@ -29,6 +29,8 @@ struct VerifyReport {
   uint64_t bytes = 0;  // hashed
   SignatureState signature = SignatureState::kAbsent;
   std::vector<Problem> problems;  // in file order
+  std::vector<Problem>
+      notes;  // what is not wrong, but worth saying: no hash recorded, not run by this program
   // One shard of several, when it alone was checked.
   struct LoneShard {
     int64_t no = 1, count = 1;
@@ -55,6 +57,9 @@ Result<VerifyReport> Verify(const File& file, ThreadPool& pool, const RunControl
 /// The hashes of header, directory, masks, vocab and index alone: what a program checks before it writes them elsewhere.
 /// Fails: kCorrupt naming file and section.
 Result<void> CheckSections(const Part& part);
+
+/// Names of its sections for which no hash is recorded, so that nothing vouches for their bytes.
+[[nodiscard]] std::vector<std::string_view> SectionsWithoutHash(const Part& part);
 
 [[nodiscard]] std::string_view SignatureStateName(SignatureState state);  // "absent", "valid", "invalid"
 

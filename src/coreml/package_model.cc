@@ -7,6 +7,7 @@
 #include "coreml/package_parts.h"
 #include "coreml/package_snapshot.h"
 #include "mil/sha256.h"
+#include "model/logits_check.h"
 
 namespace cmforge::coreml {
 namespace {
@@ -169,6 +170,7 @@ class PackageModel : public LanguageModel {
       result.first_row.push_back(static_cast<int64_t>(result.logits.size()) / result.vocab_size);
       CMF_CHECK(static_cast<PackageSequence*>(item.sequence)->Feed(item.tokens, item.logits, result.logits));
     }
+    CMF_CHECK(CheckLogits(result.logits, shared_->meta.name));
     return result;
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/memory_limit.h"
 #include "engine/pass.h"
+#include "model/logits_check.h"
 
 namespace cmforge::engine {
 namespace {
@@ -239,6 +240,7 @@ Result<StepResult> EngineModel::Step(const StepRequest& request) const {
   }
   if (pass.rows > 0) RunChunk(pass, request.items, logits);
   ReturnWorkspace(std::move(workspace));
+  CMF_CHECK(CheckLogits(result.logits, network_.source->path()));
   return result;
 }
 
@@ -373,9 +375,14 @@ Result<std::shared_ptr<LanguageModel>> Model::Load(std::shared_ptr<const TensorS
   if (kernels == nullptr) {
     return Fail(ErrorKind::kUnsupported, fmt::format("engine: no float kernels for '{}'", IsaName(isa)));
   }
-  CMF_TRY(Network network, BuildNetwork(std::move(source), std::move(config), options.run));
+  auto network = BuildNetwork(std::move(source), std::move(config), options.run);
+  if (!network) {
+    Error error = std::move(network).error();
+    if (error.kind == ErrorKind::kCorrupt) error.message += ": fetch the model again, or convert it again";
+    return Fail(std::move(error));
+  }
   return std::shared_ptr<LanguageModel>(
-      std::make_shared<EngineModel>(std::move(network), std::move(options), isa, *kernels));
+      std::make_shared<EngineModel>(std::move(*network), std::move(options), isa, *kernels));
 }
 
 }  // namespace cmforge::engine

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/progress.h"
 #include "base/result.h"
@@ -24,6 +25,9 @@ struct ModelOptions {
   RunControl run;             // warnings while loading, and the wish to stop
   std::shared_ptr<Profile> profile;  // takes the time of every step, or none
 };
+
+/// Error::name of a tensor that a model needs and its source does not have: part of a model, not a wrong one.
+inline constexpr std::string_view kMissingTensor = "MissingTensor";
 
 class Model {
  public:

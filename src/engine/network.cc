@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/model.h"
 #include "model/config_limits.h"
 
 namespace cmforge::engine {
@@ -184,7 +185,8 @@ Result<Attention> Builder::BuildAttention(const std::string& prefix, int64_t ind
     if (attention.is_value_key && !attention.has_value_norm) {
       return Fail(ErrorKind::kCorrupt,
                   fmt::format("{}: tensor '{}v_proj.weight': missing, wanted shape [{}, {}]", path(), p,
-                              attention.kv_heads * dim, hidden));
+                              attention.kv_heads * dim, hidden),
+                  kMissingTensor);
     }
     if (!attention.is_value_key) {
       CMF_TRY(attention.v, reader_.ReadLinear(p + "v_proj", attention.kv_heads * dim, hidden));
@@ -295,7 +297,8 @@ Result<Mixture> Builder::BuildMixture(const std::string& prefix) {
   while (reader_.Has(fmt::format("{}experts.{}.gate_proj.weight", p, count))) ++count;
   if (count == 0) {
     return Fail(ErrorKind::kCorrupt,
-                fmt::format("{}: tensor '{}experts.0.gate_proj.weight': missing beside a router", path(), p));
+                fmt::format("{}: tensor '{}experts.0.gate_proj.weight': missing beside a router", path(), p),
+                kMissingTensor);
   }
   moe.top_k = std::min(c.top_k, count);
   CMF_TRY(moe.router, reader_.ReadLinear(p + "gate", count, config().hidden_size));
@@ -418,7 +421,8 @@ Result<void> Builder::BuildEnds() {
     return Fail(
         ErrorKind::kCorrupt,
         fmt::format("{}: tensor 'lm_head.weight': missing, and the config does not tie it to the embedding",
-                    path()));
+                    path()),
+        kMissingTensor);
   }
   if (config().hidden_size_per_layer_input > 0) {
     const int64_t width = config().hidden_size_per_layer_input;

@@ -1,6 +1,7 @@
 // Reading and checking tensors by name.
 #include "engine/weights.h"
 
+#include "engine/model.h"
 #include "quant/encoding.h"
 
 namespace cmforge::engine {
@@ -8,8 +9,8 @@ namespace cmforge::engine {
 Result<TensorView> WeightReader::Read(std::string_view name, std::string_view wanted) {
   if (!Has(name)) {
     return Fail(ErrorKind::kCorrupt,
-                fmt::format("{}: tensor '{}': missing, wanted {}: convert the model again", source_->path(),
-                            name, wanted));
+                fmt::format("{}: tensor '{}': missing, wanted {}", source_->path(), name, wanted),
+                kMissingTensor);
   }
   used_.emplace(name);
   return source_->Read(name);

@@ -41,6 +41,19 @@ TEST_F(Files, CanTakeBackTheirTail) {
   EXPECT_EQ(*text, std::string("ab\0\0", 4));
 }
 
+TEST_F(Files, ThatAreNoFilesAreRefusedWithoutWaiting) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const fs::path& path : {pipe, folder_, fs::path("/dev/null")}) {
+    for (const auto mode : {MappedFile::Mode::kMap, MappedFile::Mode::kRead}) {
+      const auto file = MappedFile::Open(path, mode);
+      ASSERT_FALSE(file) << path;
+      EXPECT_EQ(file.error().kind, ErrorKind::kUsage);
+      EXPECT_EQ(file.error().message, path.string() + ": not a regular file: name a file");
+    }
+  }
+}
+
 TEST_F(Files, AppearOnlyWhenCommitted) {
   const fs::path target = folder_ / "out";
   {

@@ -262,7 +262,7 @@ TEST(SafetensorsFolder, SaysWhatLiesThereInsteadOfWeights) {
   EXPECT_THAT(SafetensorsSource::Open(folder.path()).error().message,
               HasSubstr("pytorch_model.bin is there"));
   folder.Write("model-00001-of-00002.safetensors", "x");
-  EXPECT_THAT(SafetensorsSource::Open(folder.path()).error().message, HasSubstr("1 shards are there"));
+  EXPECT_THAT(SafetensorsSource::Open(folder.path()).error().message, HasSubstr("1 shard is there"));
   EXPECT_EQ(SafetensorsSource::Open(folder.path() / "nowhere").error().kind, ErrorKind::kNotFound);
 }
 

@@ -1,5 +1,8 @@
 // Files that are wrong: the exit code says so, the one line on stderr names the file and what to do.
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "cli/program.h"
 
@@ -133,6 +136,68 @@ TEST_F(BadInput, TemplateErrorsNameTheTemplateAndARemedy) {
                 std::string::npos)
           << ran.err;
     }
+  }
+}
+
+TEST_F(BadInput, PipesAreRefusedWithoutWaiting) {
+  const std::string pipe = Path("pipe.cmf"), tensors = Path("pipe.safetensors");
+  for (const std::string& path : {pipe, tensors}) ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, tensors, std::string("/dev/null")}) {
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"info", path},
+                                                    {"verify", path},
+                                                    {"logits", path, "--tokens", "1"},
+                                                    {"dequant", path, "--all"},
+                                                    {"diff", path, path},
+                                                    {"sign", path, "--key", Path("key")},
+                                                    {"mask", "remove", path, "x"},
+                                                    {"tokenize", "--file", path},
+                                                    {"ppl", "--file", path},
+                                                    {"generate", "--tokens", "@" + path},
+                                                    {"jinja", "--template", path},
+                                                    {"run", "--prompt", "x", "--tools", path}}) {
+      const Ran ran = Run(command);
+      ExpectBlames(ran, 2, path + ": not a regular file: name a file");
+    }
+  }
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    const std::string model = ModelWith(name, "");
+    fs::remove(fs::path(model) / name);
+    ASSERT_EQ(::mkfifo((model + "/" + name).c_str(), 0600), 0);
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"info", model},
+                                                    {"verify", model},
+                                                    {"run", model, "--prompt", "x"},
+                                                    {"convert", "--model", model, "-o", Path("o.cmf")}}) {
+      ExpectBlames(Run(command), 2, model + "/" + name + ": not a regular file: name a file");
+    }
+  }
+}
+
+TEST_F(BadInput, WeightsThatAreNoNumbersGiveNoAnswer) {
+  const fs::path from = fs::path(CMFORGE_SOURCE_DIR) / "models" / "tiny-qwen3" / "model.safetensors";
+  const std::string good = Slurp(from);
+  uint64_t length = 0;
+  std::memcpy(&length, good.data(), sizeof(length));
+  const Json header = ParseJson(good.substr(8, length), "header").value();
+  for (const auto& [tensor, number] : std::vector<std::pair<std::string, uint16_t>>{
+           {"model.layers.0.mlp.up_proj.weight", 0x7FC0},  // NaN of bf16
+           {"model.layers.1.mlp.down_proj.weight", 0x7FC0},
+           {"model.norm.weight", 0xFFC0},
+           {"model.norm.weight", 0x7F80}}) {  // infinity
+    ASSERT_EQ(header[tensor]["dtype"], "BF16");
+    std::string bytes = good;
+    std::memcpy(bytes.data() + 8 + length + header[tensor]["data_offsets"][0].get<uint64_t>(), &number, 2);
+    const std::string model = ModelWith("model.safetensors", bytes);
+    Write(Path("text"), "Once upon a time there was a model.");
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"logits", model, "--tokens", "1,2"},
+          {"logits", model, "--tokens", "1,2", "--compute", "exact", "--all"},
+          {"generate", model, "--tokens", "1,2", "-n", "3", "--json"},
+          {"run", model, "--prompt", "Hello", "-n", "3", "--greedy"},
+          {"ppl", model, "--file", Path("text")}}) {
+      ExpectBlames(Run(command), 4, model + ": the logits are not numbers: ");
+    }
+    const Ran chat = Run({"chat", model, "--greedy"}, "Hello\n");
+    EXPECT_NE(chat.err.find("the logits are not numbers"), std::string::npos) << chat.out << chat.err;
   }
 }
 

@@ -36,6 +36,63 @@ class Container : public CliTest {
   const std::string kCheckpoint = std::string(CMFORGE_TEST_DATA) + "/checkpoint/odd-ffn-width";
 };
 
+TEST_F(Container, VerifyAsksWhetherTheBytesMakeAModel) {
+  const std::string good = Slurp(Path("m.cmf"));
+  constexpr size_t kHashes = 112;  // of header and directory, the last of the envelope
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string bytes = good;
+    if (const size_t at = bytes.find(from); at != bytes.npos) {
+      bytes.replace(at, from.size(), to);
+    } else {
+      ADD_FAILURE() << from;
+    }
+    bytes.replace(kHashes, 16, std::string(16, '\0'));
+    std::ofstream(Path("x.cmf"), std::ios::binary) << bytes;
+  };
+  const Json arch = Run({"info", Path("m.cmf"), "--json"}).json()["header"]["arch"];
+  const auto field = [&](const std::string& name) { return "\"" + name + "\":" + arch[name].dump(); };
+  const auto with = [&](const std::string& name, char digit) {  // of the same length
+    std::string text = field(name);
+    const size_t value = text.find(':') + 1;
+    return text.replace(value, text.npos, std::string(text.size() - value, ' ')).replace(value, 1, 1, digit);
+  };
+  // The same bytes without hashes are right, and their lack is said.
+  changed("CMF", "CMF");
+  const Ran unhashed = Run({"verify", Path("x.cmf")});
+  EXPECT_EQ(unhashed.status, 0) << unhashed.out;
+  EXPECT_NE(unhashed.out.find("no header hash recorded"), std::string::npos) << unhashed.out;
+  EXPECT_NE(unhashed.out.find("no directory hash recorded"), std::string::npos) << unhashed.out;
+  EXPECT_EQ(Run({"verify", Path("x.cmf"), "--json"}).json()["notes"].size(), 2u);
+  EXPECT_EQ(Run({"info", Path("x.cmf")}).out.find("intact"), std::string::npos);
+  EXPECT_NE(Run({"info", Path("m.cmf")}).out.find("intact"), std::string::npos);
+  EXPECT_EQ(Run({"verify", Path("m.cmf")}).out.find("note"), std::string::npos);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"model.norm.weight", "model.nrom.weight"},
+           {field("hidden_size"), with("hidden_size", '0')},
+           {field("hidden_size"), with("hidden_size", '7')},
+           {field("num_attention_heads"), with("num_attention_heads", '0')}}) {
+    changed(from, to);
+    const Ran verify = Run({"verify", Path("x.cmf")});
+    EXPECT_EQ(verify.status, 1) << to << verify.out << verify.err;
+    EXPECT_NE(verify.out.find(Path("x.cmf") + ": model: "), std::string::npos) << verify.out;
+    EXPECT_NE(verify.out.find("NOT RIGHT: 1 problem in "), std::string::npos) << verify.out;
+    EXPECT_EQ(Run({"logits", Path("x.cmf"), "--tokens", "1"}).status, 4);
+    EXPECT_EQ(Run({"info", Path("x.cmf")}).status, 0);
+  }
+  // What no engine runs is nevertheless whole.
+  changed("\"norm_style\"", "\"form_style\"");
+  const Ran unknown = Run({"verify", Path("x.cmf")});
+  EXPECT_EQ(unknown.status, 0) << unknown.out;
+  EXPECT_NE(unknown.out.find("note: model: config: no norm_style"), std::string::npos) << unknown.out;
+  // A file that never held more than a part; an image pipeline; a skill; one shard.
+  for (const char* name :
+       {"good-tiny.cmf", "lumina-q4t.cmf", "rs-skillfile.cmf", "py-tiny-sharded-00002-of-00004.cmf"}) {
+    EXPECT_EQ(Run({"verify", Cmf(name)}).status, 0) << name;
+  }
+  fs::copy(Cmf("py-tiny-sharded-00002-of-00004.cmf"), Path("py-tiny-sharded-00002-of-00004.cmf"));
+  EXPECT_EQ(Run({"verify", Path("py-tiny-sharded-00002-of-00004.cmf")}).status, 0);
+}
+
 TEST_F(Container, SignedFilesVerifyUntilAnythingChanges) {
   const Ran sign = Run({"sign", Path("m.cmf"), "--key", Path("key"), "--json"});
   ASSERT_EQ(sign.status, 0) << sign.err;

@@ -1,4 +1,7 @@
 // The command line itself: help, usage errors, environment names, exit codes.
+#include <sys/stat.h>
+
+#include <cstdlib>
 #include <map>
 #include <sstream>
 
@@ -232,6 +235,38 @@ TEST_F(Usage, TokenIdsOutsideTheVocabularyAreNamed) {
   }
   EXPECT_EQ(Run({"detokenize", "--jsonl"}, "{\"ids\":[99999999]}\n").out, "{\"text\":\"\"}\n")
       << "lines answer as the reference library does";
+}
+
+TEST_F(Usage, WhatCannotBeSaidIsLostAndTheWorkIsNot) {
+  const std::string program = "'" + std::filesystem::absolute(CMFORGE_PROGRAM).string() + "' ",
+                    out = " '" + Path("out") + "'";
+  const auto shell = [&](const std::string& command) {
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  // A model without a tokenizer: converting it warns.
+  const std::string convert =
+      "convert --model '" + std::string(CMFORGE_SOURCE_DIR) + "/tests/data/engine/llama' -q --output";
+  ASSERT_EQ(shell(program + convert + out + ".cmf >/dev/null 2>" + out), 0);
+  std::string warns = convert;
+  warns.erase(warns.find(" -q"), 3);
+  // A pipe whose reader has gone: opened for both, its one end closed.
+  const std::string gone = "'" + Path("pipe") + "'";
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  for (const std::string& lost : {std::string("2>&-"), std::string("2>/dev/full"),
+                                  std::string("<&- >&- 2>&-"), "3<>" + gone + " 2>" + gone + " 3<&-"}) {
+    EXPECT_EQ(shell(program + "info nope " + lost), 3) << lost;
+    EXPECT_EQ(shell(program + "nonsense " + lost), 2) << lost;
+    const int closed =
+        lost.find(">&- 2") != lost.npos ? 6 : 0;  // what should have been printed is missed, as ever
+    std::filesystem::remove(Path("out.cmf"));
+    EXPECT_EQ(shell(program + warns + out + ".cmf " + (closed ? "" : ">/dev/null ") + lost), closed) << lost;
+    EXPECT_EQ(Run({"verify", Path("out.cmf"), "-q"}).status, 0) << lost;
+  }
+  for (const char* command : {"info --tensors", "info --json", "--version", "logits --tokens 1"}) {
+    EXPECT_EQ(shell(program + command + " >/dev/full 2>" + out), 6) << command;
+    EXPECT_EQ(Slurp(Path("out")).rfind("cmforge: error: standard output: writing failed", 0), 0u) << command;
+  }
 }
 
 TEST_F(Usage, AThreadCountChangesNothing) {

@@ -1,6 +1,7 @@
 // The program: reads the command line, runs one command, turns an error into one line and an exit code.
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
 #include <new>
 #include <system_error>
 
@@ -14,6 +15,14 @@ namespace {
 
 using namespace cmforge;       // NOLINT
 using namespace cmforge::cli;  // NOLINT
+
+int StandardOutputFailed() {
+  PrintError("standard output: writing failed: free some space, or write elsewhere");
+  return ExitCode(ErrorKind::kIo);
+}
+
+/// The status of what CLI11 wrote to std::cout.
+int Shown(int status) { return std::cout.flush() ? status : StandardOutputFailed(); }
 
 int Run(int argc, char** argv) {
   Cli cli;
@@ -37,11 +46,11 @@ int Run(int argc, char** argv) {
   try {
     cli.app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
-    return cli.app.exit(help);
+    return Shown(cli.app.exit(help));
   } catch (const CLI::CallForAllHelp& help) {
-    return cli.app.exit(help);
+    return Shown(cli.app.exit(help));
   } catch (const CLI::CallForVersion& version) {
-    return cli.app.exit(version);
+    return Shown(cli.app.exit(version));
   } catch (const CLI::ParseError& error) {
     std::string command;  // "coreml check "
     for (const CLI::App* app = &cli.app; !app->get_subcommands().empty();) {
@@ -58,13 +67,10 @@ int Run(int argc, char** argv) {
   InstallSignalHandlers();
   const auto result = cli.action();
   // Nothing that was said may be lost unnoticed: a full disk behind a redirection shows only here.
-  if (result && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
-    PrintError("standard output: writing failed: free some space, or write elsewhere");
-    return ExitCode(ErrorKind::kIo);
-  }
+  if (result && (std::fflush(stdout) != 0 || std::ferror(stdout))) return StandardOutputFailed();
   if (result) return *result;
   if (result.error().kind == ErrorKind::kCancelled) {
-    std::fputs("cmforge: interrupted\n", stderr);
+    PrintToStderr("cmforge: interrupted\n");
   } else {
     PrintError(result.error().message);
   }
@@ -74,12 +80,14 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  OccupyStandardDescriptors();
   try {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
     PrintError("out of memory: close other programs, or use a smaller model or context");
     return ExitCode(ErrorKind::kLimit);
-  } catch (const std::system_error& error) {  // a thread that could not be started
+  } catch (const std::system_error& error) {  // a thread that could not be started, or fmt::print
+    if (std::ferror(stdout)) return StandardOutputFailed();
     PrintError(fmt::format("threads: {}: raise the limits, or use fewer --threads", error.what()));
     return ExitCode(ErrorKind::kLimit);
   } catch (const std::exception& error) {
