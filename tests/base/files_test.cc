@@ -94,7 +94,7 @@ TEST_F(Files, WriteThroughALink) {
 
 TEST_F(Files, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(MappedFile::Open(folder_ / "none").error().kind, ErrorKind::kNotFound);
-  EXPECT_EQ(MappedFile::Open(folder_).error().kind, ErrorKind::kIo);
+  EXPECT_EQ(MappedFile::Open(folder_).error().kind, ErrorKind::kUsage);
   fs::create_symlink("gone", folder_ / "dangling");
   EXPECT_NE(MappedFile::Open(folder_ / "dangling").error().message.find("points to 'gone'"),
             std::string::npos);
