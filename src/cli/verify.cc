@@ -201,8 +201,9 @@ Result<int> Verify(const Cli& cli, const std::string& path, const std::string& p
         fmt::print("{}: OK: {} sections, {} tensors, {}, signature {}{}\n", path, report->sections,
                    report->tensors, size, cmf::SignatureStateName(report->signature), OfSet(*report));
       } else {
-        fmt::print("{}: OK: {} tensors, {}; a checkpoint carries no hashes, only its structure was checked\n",
-                   path, report->tensors, size);
+        fmt::print(
+            "{}: OK: {} tensors, {}; such a folder carries no hashes: only its structure was checked\n", path,
+            report->tensors, size);
       }
     }
   }

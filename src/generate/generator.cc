@@ -33,11 +33,11 @@ Result<std::vector<float>> Prefill(const LanguageModel& model, Sequence& sequenc
                                    const RunControl& control) {
   const auto length = static_cast<int64_t>(tokens.size());
   if (length > sequence.context_length() - sequence.position()) {
-    return Fail(
-        ErrorKind::kLimit,
-        fmt::format(
-            "prompt: {} tokens after {} do not fit a context of {}: shorten it or give a larger --context",
-            length, sequence.position(), sequence.context_length()));
+    const bool can_grow = sequence.context_length() < model.config().max_position_embeddings;
+    return Fail(ErrorKind::kLimit,
+                fmt::format("prompt: {} tokens after {} do not fit a context of {}: shorten it{}", length,
+                            sequence.position(), sequence.context_length(),
+                            can_grow ? " or give a larger --context" : ""));
   }
   std::vector<float> logits;
   for (size_t done = 0; done < tokens.size();) {

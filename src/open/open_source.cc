@@ -83,6 +83,8 @@ Result<OpenedSource> FromPackage(const fs::path& folder, MappedFile::Mode mode) 
     source.warnings.push_back(
         fmt::format("{}: end tokens and chat template are not known", config.error().message));
   }
+  if (meta.context_length > 0)
+    source.config->max_position_embeddings = meta.context_length;  // that of the caches
   const RecommendedSampling& said = meta.recommended_sampling;
   if (!(said == RecommendedSampling())) source.sampling = said;
   source.package = std::make_shared<const coreml::PackageMeta>(std::move(meta));

@@ -34,7 +34,7 @@ class Planner {
     if (!family) {
       return Refuse(
           fmt::format("no Core ML graph for models of type '{}': there are graphs for qwen3, qwen3_5, "
-                      "qwen3_5_moe and gemma4",
+                      "qwen3_5_moe, qwen3_next and gemma4",
                       config_.arch_name));
     }
     plan_.family = *family;
