@@ -41,7 +41,8 @@ tl::unexpected<Error> ConfigFields::Missing(std::string_view key) const {
   return Fail(ErrorKind::kCorrupt, fmt::format("{}: key '{}' is missing: {}", what_, key, kRemedy));
 }
 tl::unexpected<Error> ConfigFields::Unsupported(std::string_view key, std::string_view message) const {
-  return Fail(ErrorKind::kUnsupported, fmt::format("{}: {}: {}", what_, Shown(key), message));
+  return Fail(ErrorKind::kUnsupported,
+              fmt::format("{}: {}: {}: correct it, or take another model", what_, Shown(key), message));
 }
 
 Result<int64_t> ConfigFields::AsInt(std::string_view key, const Json& value, int64_t low,

@@ -137,6 +137,7 @@ class ChatReader {
                                                                {"config.json: text_config", &text},
                                                                {"generation_config.json", &generation_}};
     for (const auto& [file, config] : places) {
+      if (config == &outer && file != places[0].first) continue;  // no text_config: already asked
       const Json* value = Member(*config, key);
       if (value == nullptr) continue;
       if (const auto id = AsId(file, key, *value)) return id;

@@ -452,8 +452,13 @@ Result<void> ReadModel(const Reading& in) {
 
 Result<HfConfig> ParseHfConfig(const HfConfigFiles& files) {
   const std::string what = files.folder.empty() ? "config.json" : files.folder + "/config.json";
-  CMF_TRY(const Json outer, ParseJson(files.config, what));
-  if (!outer.is_object()) return Fail(ErrorKind::kCorrupt, fmt::format("{}: not an object", what));
+  auto parsed = ParseJson(files.config, what);
+  if (!parsed || !parsed->is_object()) {
+    return Fail(ErrorKind::kCorrupt,
+                fmt::format("{}: correct it, or fetch the file again",
+                            parsed ? fmt::format("{}: not an object", what) : parsed.error().message));
+  }
+  const Json& outer = *parsed;
 
   HfConfig result;
   const auto nested = outer.find("text_config");

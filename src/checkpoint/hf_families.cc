@@ -262,8 +262,9 @@ Result<void> CheckNeutralKeys(std::string_view what, const Json& config) {
     if (found->is_number() && found->get<double>() == neutral) continue;
     // A string says for which other tokens attention looks both ways ("vision"); text stays causal.
     if (found->is_string() && std::string_view(key) == "use_bidirectional_attention") continue;
-    return Fail(ErrorKind::kUnsupported, fmt::format("{}: {} is {}, which this build does not run", what, key,
-                                                     Shown(DumpJson(*found).substr(0, 60))));
+    return Fail(ErrorKind::kUnsupported,
+                fmt::format("{}: {} is {}, which this build does not run: take another model", what, key,
+                            Shown(DumpJson(*found).substr(0, 60))));
   }
   return {};
 }

@@ -34,7 +34,7 @@ struct Entry {
 };
 
 tl::unexpected<Error> Bad(std::string_view what, std::string message) {
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}", what, message));
+  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}: download the file again", what, message));
 }
 
 /// One tensor's object. `where` names file and tensor.
@@ -57,8 +57,10 @@ Result<Entry> ReadEntry(std::string_view name, const simdjson::dom::element& val
       if (field.get(word)) return Bad(where, "dtype is not a string");
       const auto dtype = DTypeOf(word);
       if (!dtype) {
-        return Fail(ErrorKind::kUnsupported,
-                    fmt::format("{}: dtype '{}' is not one this build reads", where, Shown(word)));
+        return Fail(
+            ErrorKind::kUnsupported,
+            fmt::format("{}: dtype '{}' is not one this build reads: save the model in F32, F16 or BF16",
+                        where, Shown(word)));
       }
       entry.info.dtype = *dtype;
       continue;
@@ -131,10 +133,8 @@ Result<void> CheckCover(std::span<const Entry> entries, uint64_t data_size, std:
                  fmt::format("{} bytes before tensor '{}' belong to no tensor", entry.begin - covered, name));
     }
     if (entry.end > data_size) {
-      return Bad(
-          what,
-          fmt::format("tensor '{}': {} bytes wanted, {} are there: the file is cut short, fetch it again",
-                      name, entry.end - entry.begin, data_size - std::min(entry.begin, data_size)));
+      return Bad(what, fmt::format("tensor '{}': {} bytes wanted, {} are there: the file is cut short", name,
+                                   entry.end - entry.begin, data_size - std::min(entry.begin, data_size)));
     }
     covered = entry.end;
     last = &entry;
@@ -162,8 +162,9 @@ Result<SafetensorsHeader> ParseSafetensors(Bytes file, std::string_view what) {
                     length, behind));
   }
   if (length > kMaxSafetensorsHeader) {
-    return Fail(ErrorKind::kLimit, fmt::format("{}: header: {} bytes, at most {} are read", what, length,
-                                               kMaxSafetensorsHeader));
+    return Fail(ErrorKind::kLimit,
+                fmt::format("{}: header: {} bytes, at most {} are read: split the model into shards", what,
+                            length, kMaxSafetensorsHeader));
   }
   const std::string_view text = AsText(file.subspan(kLengthBytes, length));
   if (!text.starts_with('{')) return Bad(what, "header: does not begin with '{'");

@@ -33,7 +33,7 @@ Result<ShardIndex> ReadIndex(const fs::path& path) {
   CMF_TRY(const MappedFile file, MappedFile::Open(path));
   const std::string what = path.string();
   const auto bad = [&](std::string message) {
-    return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}", what, message));
+    return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}: download the index again", what, message));
   };
   if (IsLfsPointer(file.bytes())) return Fail(LfsPointerError(what));
   const std::string_view text = AsText(file.bytes());
@@ -136,9 +136,10 @@ Result<void> SafetensorsSource::Add(MappedFile file, const std::string& shard,
     const auto placed = file_of.find(info.name);
     if (placed != file_of.end() && placed->second != shard) continue;
     if (const auto other = by_name_.find(info.name); other != by_name_.end()) {
-      return Fail(ErrorKind::kCorrupt,
-                  fmt::format("{}: tensor '{}' is also in {}, and the index names neither", file.path(),
-                              Shown(info.name), files_[places_[other->second].file].path()));
+      return Fail(
+          ErrorKind::kCorrupt,
+          fmt::format("{}: tensor '{}' is also in {}, and the index names neither: download the index again",
+                      file.path(), Shown(info.name), files_[places_[other->second].file].path()));
     }
     by_name_.emplace(info.name, static_cast<uint32_t>(tensors_.size()));
     places_.push_back({static_cast<uint32_t>(files_.size()), header.offsets[i]});

@@ -50,13 +50,13 @@ class Fitter {
     if (info == nullptr) return Missing(suffix);
     if (info->shape != shape) {
       return Fail(ErrorKind::kCorrupt,
-                  fmt::format("{}: tensor '{}': shape {}, the config wants {}", tensors_.path(), info->name,
-                              ShapeText(info->shape), ShapeText(shape)));
+                  fmt::format("{}: tensor '{}': shape {}, the config wants {}: fetch the checkpoint again",
+                              tensors_.path(), info->name, ShapeText(info->shape), ShapeText(shape)));
     }
     if (!IsFloat(info->dtype)) {
       return Fail(ErrorKind::kUnsupported,
                   fmt::format("{}: tensor '{}': weights of dtype {} are packed, this build does not "
-                              "read them",
+                              "read them: take the unquantized checkpoint",
                               tensors_.path(), info->name, DTypeName(info->dtype)));
     }
     return {};
@@ -207,9 +207,9 @@ class Fitter {
 
   Result<void> Experts() {
     if (!model_.moe) {
-      return Fail(ErrorKind::kCorrupt,
-                  fmt::format("{}: tensor '{}mlp.gate.weight' is a router, the config knows no experts",
-                              tensors_.path(), prefix_));
+      return Fail(ErrorKind::kCorrupt, fmt::format("{}: tensor '{}mlp.gate.weight' is a router, the config "
+                                                   "knows no experts: fetch config.json again",
+                                                   tensors_.path(), prefix_));
     }
     const MoeConfig& moe = *model_.moe;
     CMF_CHECK(Want("mlp.gate.weight", {moe.num_experts, hidden_}));

@@ -52,7 +52,7 @@ void AddCalibrate(Cli& cli) {
           "Tokens a window; each begins anew (default: 512, or the model's own limit if that is less)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command->add_option("--tokens", options->text.tokens, "Stop after N tokens of the text")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   command->callback(
       [&cli, options] { cli.action = [&cli, options] { return CalibrateModel(cli, *options); }; });
 }

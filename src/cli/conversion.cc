@@ -88,6 +88,7 @@ cmf::Header HeaderOf(const OpenedSource& source, const EncodingFlags& flags) {
 Result<void> CheckTokenizer(const OpenedSource& source, const RunControl& control) {
   if (source.cmf) return {};
   if (source.tokenizer_json().empty()) {
+    if (source.format == SourceFormat::kCheckpoint) return {};  // said when it was opened
     control.Warn(fmt::format(
         "{}: no tokenizer.json: the file takes token ids only, until a tokenizer.json lies beside it",
         source.path));

@@ -210,9 +210,9 @@ void AddCoremlCheck(Cli& cli, CLI::App* parent) {
   command->add_option("--prompt", options->prompt, "Text that the answer is generated behind");
   command->add_option("--tokens", options->tokens, "The prompt as ids separated by commas, or @FILE");
   command->add_option("--prompt-tokens", options->prompt_tokens, "A made-up prompt of so many tokens")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   command->add_option("-n,--max-tokens", options->check.max_tokens, "Tokens to generate")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command
       ->add_option("--precision", options->precision,

@@ -37,10 +37,11 @@ Result<int> GenerateIds(const Cli& cli, const Options& options) {
   generate.ignore_eos = options.ignore_eos;
   CMF_TRY(const GenerateResult result, Generate(*model, *sequence, prompt, generate, {}, cli.Control()));
   if (cli.common.json) {
-    PrintJson(
-        fmt::format("{{\"prompt\":[{}],\"tokens\":[{}],\"finish\":\"{}\",\"drafted\":{},\"accepted\":{}}}",
-                    fmt::join(prompt, ","), fmt::join(result.tokens, ","), FinishName(result.finish),
-                    result.drafted, result.accepted));
+    PrintJson(fmt::format(
+        "{{\"prompt\":[{}],\"tokens\":[{}],\"finish\":\"{}\",\"context_is_full\":{},\"drafted\":{},"
+        "\"accepted\":{}}}",
+        fmt::join(prompt, ","), fmt::join(result.tokens, ","), FinishName(result.finish),
+        result.context_is_full, result.drafted, result.accepted));
   } else {
     fmt::print("{}\n", fmt::join(result.tokens, ","));
   }
@@ -59,7 +60,7 @@ void AddGenerate(Cli& cli) {
   options->sampling.AddTo(command);
   command->add_option("--tokens", options->tokens, "Ids separated by commas, or @FILE")->required();
   command->add_option("-n,--max-tokens", options->max_tokens, "New tokens at most")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on behind end tokens");
   command->callback([&cli, options] { cli.action = [&cli, options] { return GenerateIds(cli, *options); }; });

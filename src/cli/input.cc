@@ -43,8 +43,13 @@ Result<Json> ReadJsonFile(const std::string& path) {
 }
 
 Result<Json> ReadToolsFile(const std::string& path) {
-  CMF_TRY(Json tools, ReadJsonFile(path));
-  if (!tools.is_array()) {
+  auto tools = ReadJsonFile(path);
+  if (!tools && tools.error().kind == ErrorKind::kNotFound) {
+    Error error = std::move(tools).error();
+    error.message += ": --tools takes the name of a JSON file";
+    return Fail(std::move(error));
+  }
+  if (tools && !tools->is_array()) {
     return Fail(ErrorKind::kCorrupt,
                 fmt::format("{}: not a list of tools: write [{{\"type\": \"function\", ...}}]", path));
   }

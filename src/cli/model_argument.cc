@@ -207,15 +207,25 @@ Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
   const std::string origin = is_file ? text.substr(1) : "tokens";
   std::string list = text;
   if (is_file) {
+    if (origin.empty())
+      return Fail(ErrorKind::kUsage, "tokens: '@' names no file: give @FILE, or ids like 1,2,3");
     CMF_TRY(list, ReadTextFile(origin));
   }
   const auto wrong = [&](const std::string& what) {
     return Fail(is_file ? ErrorKind::kCorrupt : ErrorKind::kUsage, fmt::format("{}: {}", origin, what));
   };
   std::vector<TokenId> ids;
+  bool wants_id = false;  // a comma came last
   for (size_t at = 0; at < list.size();) {
-    const size_t begin = list.find_first_not_of(", \t\r\n", at);
+    const size_t begin = list.find_first_not_of(" \t\r\n", at);
     if (begin == list.npos) break;
+    if (list[begin] == ',') {
+      if (wants_id || ids.empty())
+        return wrong("a comma without an id before it: give whole numbers like 1,2,3");
+      wants_id = true;
+      at = begin + 1;
+      continue;
+    }
     const size_t end = std::min(list.find_first_of(", \t\r\n", begin), list.size());
     TokenId id = 0;
     const auto [stop, error] = std::from_chars(list.data() + begin, list.data() + end, id);
@@ -224,8 +234,10 @@ Result<std::vector<TokenId>> ParseTokenList(const std::string& text) {
                                list.substr(begin, std::min<size_t>(end - begin, 40))));
     }
     ids.push_back(id);
+    wants_id = false;
     at = end;
   }
+  if (wants_id) return wrong("a comma at the end without an id behind it: give whole numbers like 1,2,3");
   if (ids.empty()) return wrong("no token ids: give some, like 1,2,3");
   return ids;
 }

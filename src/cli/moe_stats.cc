@@ -121,7 +121,7 @@ void AddMoeStats(Cli& cli) {
               kUsualWindow))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command->add_option("--tokens", options->tokens, "Only the first N tokens of the text")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   command->callback([&cli, options] { cli.action = [&cli, options] { return MoeStats(cli, *options); }; });
 }
 

@@ -210,6 +210,8 @@ Result<int> Run(const Cli& cli, const RunOptions& options, bool is_chat) {
     }
   }
   CMF_CHECK(CheckPlainText(options));
+  // A place that cannot be written to shows before the work, not after it.
+  if (!options.save_state.empty()) CMF_CHECK(AtomicFile::Create(options.save_state));
   CMF_TRY(Loaded loaded, Load(cli, options));
   if (!options.save_state.empty()) CMF_CHECK(CheckOutput(loaded.source, options.save_state));
   // Without a template of its own a model most often was not trained to chat: its text is continued.
@@ -236,7 +238,7 @@ void AddFlags(Cli& cli, CLI::App* command, const std::shared_ptr<RunOptions>& op
                         "Go on from a saved state; the prompt is plain text, as with --raw");
   }
   command->add_option("-n,--max-tokens", options->max_tokens, "New tokens at most")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   options->sampling.AddTo(command);
   command->add_option("--stop", options->stop, "Text that ends the answer; may be repeated");

@@ -23,7 +23,7 @@ void SamplingFlags::AddTo(CLI::App* command) {
       ->check(amount);
   command->add_option("--frequency-penalty", frequency_penalty, "Subtract for every time a token was seen")
       ->check(amount);
-  command->add_option("--seed", seed, "Makes a run repeatable")->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", seed, "Makes a run repeatable")->check(CLI::Range(uint64_t{0}, UINT64_MAX));
 }
 
 Result<SamplingOptions> SamplingFlags::Make(const RecommendedSampling& recommended) const {

@@ -247,12 +247,12 @@ void AddSkill(Cli& cli) {
     command
         ->add_option("--prompt-tokens", options->prompt_tokens,
                      "Cut the prompts' file into passages of this many tokens instead of lines")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
         ->needs(prompts);
     command
         ->add_option("--phi-layer", options->phi_layer,
                      "Layer whose hidden states route (default: at two thirds)")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
         ->needs(prompts);
     command->add_option("--rank", options->rank, "Dimensions of the routing subspace")
         ->check(CLI::Range(int64_t{0}, int64_t{64}))

@@ -32,18 +32,20 @@ Json IdsJson(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
   return json;
 }
 
-/// Answers one line for each line of stdin; a bad line gets {"error"} and the next goes on.
+/// Answers one line for each line of stdin; a bad line gets {"error"}, the next goes on, and the status tells at the end.
 template <class Answer>
 int EachLine(Answer&& answer) {
+  int status = kDone;
   for (std::string line; std::getline(std::cin, line);) {
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     auto result = [&]() -> Result<Json> {
       CMF_TRY(const Json json, ParseJson(line, "line"));
       return answer(json);
     }();
+    if (!result) status = ExitCode(ErrorKind::kCorrupt);
     PrintJson(DumpJson(result ? *result : Json{{"error", result.error().message}}));
   }
-  return kDone;
+  return status;
 }
 
 Result<int> Tokenize(const Cli& cli, const Options& options) {

@@ -50,8 +50,8 @@ Result<void> CheckPayload(const DirectoryEntry& entry, uint64_t data_size) {
   }
   if (const auto needed = encoding->payload_size(info.shape); needed && *needed != info.nbytes) {
     return Fail(ErrorKind::kCorrupt,
-                fmt::format("{}: {} bytes stored, shape {} of {} needs {}: convert the model again", where(),
-                            info.nbytes, ShapeText(info.shape), DTypeName(info.dtype), *needed),
+                fmt::format("{}: {} bytes stored, shape {} of {} needs {}", where(), info.nbytes,
+                            ShapeText(info.shape), DTypeName(info.dtype), *needed),
                 "Bounds");
   }
   return {};

@@ -40,8 +40,8 @@ std::string FeatureNames(uint32_t features) {
 Result<Envelope> ReadEnvelope(Bytes file) {
   if (file.size() < kEnvelopeSize) {
     return Fail(ErrorKind::kCorrupt,
-                fmt::format("envelope: the file has {} bytes, the envelope alone needs {}: fetch it again",
-                            file.size(), kEnvelopeSize),
+                fmt::format("envelope: the file has {} bytes, the envelope alone needs {}", file.size(),
+                            kEnvelopeSize),
                 "Bounds");
   }
   EnvelopeBytes raw;

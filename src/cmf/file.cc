@@ -18,12 +18,22 @@ Result<void> ParsePart(Part& part) {
   return {};
 }
 
+/// What is wrong inside a file, with the file and what to do about it.
+Error Damaged(Error error, const std::string& path) {
+  if (error.name == "InvalidMagic") {
+    error.message += ": name a .cmf file, a Hugging Face folder or a Core ML package";
+  } else if (error.kind == ErrorKind::kCorrupt) {
+    error.message += ": copy the file again, or convert the model again";
+  }
+  return std::move(error).In(path);
+}
+
 Result<Part> ReadPart(std::string path, MappedFile mapping, Bytes bytes) {
   Part part;
   part.path = std::move(path);
   part.mapping = std::move(mapping);
   part.bytes = bytes;
-  if (auto status = ParsePart(part); !status) return Fail(std::move(status).error().In(part.path));
+  if (auto status = ParsePart(part); !status) return Fail(Damaged(std::move(status).error(), part.path));
   return part;
 }
 
@@ -155,12 +165,12 @@ Result<File> File::Assemble(std::vector<Part> parts) {
   const MaskGeometry geometry = MaskGeometry::Of(first.header.config);
   if (first.envelope.masks.size > 0) {
     auto masks = ReadMasks(first.envelope.masks.Of(first.bytes), geometry);
-    if (!masks) return Fail(std::move(masks).error().In(first.path));
+    if (!masks) return Fail(Damaged(std::move(masks).error(), first.path));
     state->masks = std::move(*masks);
   }
   if (first.envelope.index.size > 0) {
     auto index = ReadSparseIndex(first.envelope.index.Of(first.bytes));
-    if (!index) return Fail(std::move(index).error().In(first.path));
+    if (!index) return Fail(Damaged(std::move(index).error(), first.path));
     state->index = std::move(*index);
   }
   return File(std::move(state));

@@ -57,8 +57,8 @@ std::string WithoutPrefix(const std::string& message, std::string_view prefix) {
 }
 
 std::string WrongHash(uint64_t actual, uint64_t recorded) {
-  return fmt::format("its hash is {}, {} is recorded: these bytes were changed", Hash64Hex(actual),
-                     Hash64Hex(recorded));
+  return fmt::format("its hash is {}, {} is recorded: these bytes were changed: copy the file again",
+                     Hash64Hex(actual), Hash64Hex(recorded));
 }
 
 struct Piece {

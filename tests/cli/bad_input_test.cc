@@ -201,6 +201,127 @@ TEST_F(BadInput, WeightsThatAreNoNumbersGiveNoAnswer) {
   }
 }
 
+TEST_F(BadInput, WhatIsWrongInAFileComesWithARemedy) {
+  const fs::path from = fs::path(CMFORGE_TEST_DATA) / "engine" / "llama", model = folder_ / "small";
+  fs::create_directories(model);
+  const std::string weights = Slurp(from / "model.safetensors"), config = Slurp(from / "config.json");
+  uint64_t length = 0;
+  std::memcpy(&length, weights.data(), sizeof(length));
+  const Json header = ParseJson(weights.substr(8, length), "header").value();
+  const std::string tensor = "model.norm.weight";
+  const auto packed = [&](const std::string& text) {
+    const uint64_t size = text.size();
+    return std::string(reinterpret_cast<const char*>(&size), 8) + text + weights.substr(8 + length);
+  };
+  const auto with = [&](const std::string& key, const Json& value) {
+    Json changed = header;
+    if (value.is_null()) {
+      changed[tensor].erase(key);
+    } else {
+      changed[tensor][key] = value;
+    }
+    return packed(DumpJson(changed));
+  };
+  const auto expect = [&](const std::string& file, const std::string& remedy) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"logits", file, "--tokens", "1"}, {"verify", file}}) {
+      const Ran ran = Run(command);
+      EXPECT_TRUE(ran.status == 4 || ran.status == 5) << ran.status << ran.err;
+      EXPECT_NE(ran.err.find("cmforge: error: " + file), std::string::npos) << ran.err;
+      EXPECT_TRUE(ran.err.ends_with(remedy + "\n")) << ran.err;
+      EXPECT_EQ(ran.err.find(remedy), ran.err.rfind(remedy)) << "said twice: " << ran.err;
+    }
+  };
+  Write(model / "config.json", config);
+  for (const std::string& bad :
+       {std::string(), weights.substr(0, 3), weights.substr(0, 200), weights.substr(0, weights.size() - 10),
+        weights + "xx", packed("{hello"), packed("[]"), with("data_offsets", nullptr), with("shape", nullptr),
+        with("dtype", nullptr), with("shape", "x"), with("shape", Json::array({7})), with("dtype", 7),
+        with("data_offsets", Json::array({5, 1}))}) {
+    Write(model / "model.safetensors", bad);
+    expect(model.string(), ": download the file again");
+  }
+  Write(model / "model.safetensors", with("dtype", "Q3"));
+  expect(model.string(), ": save the model in F32, F16 or BF16");
+  const auto shape = header["model.layers.0.self_attn.o_proj.weight"]["shape"];
+  Json reshaped = header;
+  reshaped["model.layers.0.self_attn.o_proj.weight"]["shape"] =
+      Json::array({shape[0].get<int>() * 2, shape[1].get<int>() / 2});
+  Write(model / "model.safetensors", packed(DumpJson(reshaped)));
+  expect(model.string(), ": fetch the checkpoint again");
+  fs::remove(model / "model.safetensors");
+  for (const char* index : {"{", "[]", "{}", R"({"weight_map":{}})", R"({"weight_map":{"a":"../b"}})"}) {
+    Write(model / "model.safetensors.index.json", index);
+    expect(model.string(), ": download the index again");
+  }
+  fs::remove(model / "model.safetensors.index.json");
+  Write(model / "model.safetensors", weights);
+  for (const char* bad : {"", "{", "[]", "3"}) {
+    Write(model / "config.json", bad);
+    expect(model.string(), ": correct it, or fetch the file again");
+  }
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{
+           {"hidden_act", "wave"}, {"rope_scaling", {{"rope_type", "spiral"}, {"factor", 2.0}}}}) {
+    Json changed = ParseJson(config, "config").value();
+    changed[key] = value;
+    Write(model / "config.json", DumpJson(changed));
+    expect(model.string(), ": correct it, or take another model");
+  }
+  Write(model / "config.json", config);
+  const std::string file = Path("m.cmf");
+  ASSERT_EQ(Run({"convert", "-q", "--model", model.string(), "--output", file}).status, 0);
+  const std::string good = Slurp(file);
+  std::string unnamed = good;
+  unnamed.replace(unnamed.find("\"arch\""), 6, "\"xrch\"");
+  for (const std::string& bad : {good.substr(0, 50), good.substr(0, good.size() - 10), unnamed}) {
+    Write(file, bad);
+    expect(file, ": copy the file again, or convert the model again");
+  }
+  Write(file, "This is a text, and long enough to be anything at all: " + std::string(200, '.'));
+  expect(file, ": name a .cmf file, a Hugging Face folder or a Core ML package");
+  std::string flipped = good;
+  flipped.replace(flipped.find("\"cmf\""), 5, "\"cmg\"");
+  Write(file, flipped);
+  const Ran ran = Run({"verify", file});
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.out.find("these bytes were changed: copy the file again\n"), std::string::npos) << ran.out;
+}
+
+TEST_F(BadInput, IsReportedOnce) {
+  const std::string model = ConfigWith("bos_token_id", "one");
+  const Ran info = Run({"info", model});
+  EXPECT_EQ(info.status, 0) << info.err;
+  EXPECT_EQ(info.err.find("text_config"), std::string::npos) << info.err;
+  EXPECT_EQ(info.err.find("bos_token_id"), info.err.rfind("bos_token_id")) << info.err;
+  const Ran convert = Run(
+      {"convert", "--model", std::string(CMFORGE_TEST_DATA) + "/engine/llama", "--output", Path("out.cmf")});
+  EXPECT_EQ(convert.status, 0) << convert.err;
+  EXPECT_EQ(std::count(convert.err.begin(), convert.err.end(), '\n'), 1) << convert.err;
+}
+
+TEST_F(BadInput, ListsOfTokensHaveNoHoles) {
+  for (const std::string tokens : {"1,,2", ",1", "1,", "1, ,2", ",", "@"}) {
+    for (const char* command : {"logits", "generate", "detokenize"}) {
+      ExpectBlames(Run({command, "--tokens", tokens}), 2, "tokens: ");
+    }
+  }
+  Write(Path("ids"), "1, 2\n3,\n4 5\n");
+  EXPECT_EQ(Run({"logits", "--tokens", "@" + Path("ids"), "--top", "1"}).json()["tokens"],
+            Json::array({1, 2, 3, 4, 5}));
+  const Ran tools = Run({"run", "--prompt", "x", "--tools", "{bad"});
+  ExpectBlames(tools, 3, "{bad: cannot open");
+  EXPECT_NE(tools.err.find(": --tools takes the name of a JSON file\n"), std::string::npos) << tools.err;
+}
+
+TEST_F(BadInput, APlaceThatCannotBeWrittenShowsBeforeTheAnswer) {
+  const std::string state = Path("missing") + "/state";
+  ExpectBlames(Run({"run", "--prompt", "Once", "-n", "2", "--save-state", state}), 3,
+               state + ": cannot create");
+  const Ran ran = Run({"run", "--prompt", "Once", "-n", "2", "--save-state", Path("state")});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_TRUE(fs::exists(Path("state")));
+}
+
 TEST_F(BadInput, FilesThatCannotBeOpenedSayWhatToDo) {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"tokenize", "--file", Path("none")},

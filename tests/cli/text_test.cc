@@ -20,7 +20,9 @@ TEST_F(Text, RoundTripsThroughIds) {
 TEST_F(Text, JsonLinesKeepGoingAfterABadLine) {
   const Ran ran =
       Run({"tokenize", "--jsonl"}, "\"a b\"\nnot json\n{\"text\":\"<|im_end|>\",\"special\":false}\n7\n");
-  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.status, 4) << "told at the end";
+  EXPECT_EQ(Run({"tokenize", "--jsonl"}, "\"a b\"\n").status, 0);
+  EXPECT_EQ(Run({"detokenize", "--jsonl"}, "{\"ids\":[-1]}\n{\"ids\":[1]}\n").status, 4);
   std::istringstream lines(ran.out);
   std::vector<Json> answers;
   for (std::string line; std::getline(lines, line);) answers.push_back(ParseJson(line, "line").value());

@@ -169,6 +169,7 @@ TEST_F(EveryCommand, RefusesNumbersThatMakeNoSenseByName) {
         EXPECT_EQ(ran.status, 2) << command.words.back() << " " << flag.name << "=" << value << " "
                                  << ran.err;
         EXPECT_NE(ran.err.find(flag.name.substr(2)), std::string::npos) << ran.err;
+        EXPECT_LT(ran.err.size(), 200u) << "a range for people: " << ran.err;
       }
     }
   }
@@ -266,6 +267,15 @@ TEST_F(Usage, WhatCannotBeSaidIsLostAndTheWorkIsNot) {
   for (const char* command : {"info --tensors", "info --json", "--version", "logits --tokens 1"}) {
     EXPECT_EQ(shell(program + command + " >/dev/full 2>" + out), 6) << command;
     EXPECT_EQ(Slurp(Path("out")).rfind("cmforge: error: standard output: writing failed", 0), 0u) << command;
+  }
+}
+
+TEST_F(Usage, GenerateSaysWhenTheContextIsFull) {
+  for (const auto& [context, is_full] : {std::pair{"4", true}, {"64", false}}) {
+    const Ran ran =
+        Run({"generate", "--tokens", "11,12", "-n", "8", "--ignore-eos", "--context", context, "--json"});
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.json()["context_is_full"], is_full);
   }
 }
 
