@@ -23,7 +23,11 @@ void SamplingFlags::AddTo(CLI::App* command) {
       ->check(amount);
   command->add_option("--frequency-penalty", frequency_penalty, "Subtract for every time a token was seen")
       ->check(amount);
-  command->add_option("--seed", seed, "Makes a run repeatable")->check(CLI::Range(uint64_t{0}, UINT64_MAX));
+  command->add_option("--seed", seed, "Makes a run repeatable")
+      ->check([](const std::string& text) -> std::string {  // CLI11 would wrap a negative one around
+        if (!text.empty() && text[0] != '-') return "";
+        return fmt::format("'{}' is not a whole number of 0 or more", text);
+      });
 }
 
 Result<SamplingOptions> SamplingFlags::Make(const RecommendedSampling& recommended) const {

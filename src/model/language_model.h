@@ -114,8 +114,8 @@ class LanguageModel {
 
   virtual Result<std::unique_ptr<Sequence>> NewSequence(const SequenceOptions& options = {}) const = 0;
 
-  /// Fails: kUsage (a token outside the vocabulary, an empty item), kLimit (a sequence would pass its context
-  /// length: both numbers named), kUnsupported. On failure no sequence has moved.
+  /// Fails: kUsage (a token outside the vocabulary, an empty item), kLimit (a sequence would pass its context length:
+  /// both numbers named), kUnsupported: no sequence has moved then. kCorrupt: logits_check.h.
   virtual Result<StepResult> Step(const StepRequest& request) const = 0;
 
   /// Fails: kCorrupt (not a snapshot), kUsage (of another model: both identities named).
