@@ -131,17 +131,21 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
   const bool has_experts =
       std::any_of(source.tensors().begin(), source.tensors().end(),
                   [](const TensorInfo& t) { return t.name.find(".mlp.experts.") != std::string::npos; });
-  std::vector<int64_t> matches(rules.size());
+  struct Use {
+    int64_t matches = 0, taken = 0;
+    std::string refused;  // the first tensor that kept its own type, and why
+  };
+  std::vector<Use> uses(rules.size());
   for (const TensorInfo& tensor : source.tensors()) {
     PlannedTensor planned{.name = tensor.name, .shape = tensor.shape};
     const std::string_view name = tensor.name;
     const int64_t count = ElementCount(tensor.shape).value_or(0);
-    const bool is_matrix = tensor.shape.size() == 2 && count >= 32;
+    const bool is_matrix = tensor.shape.size() == 2;
     const TensorQuantRule* rule = nullptr;
     for (size_t i = 0; i < rules.size(); ++i) {
       if (!GlobMatches(rules[i].glob, name)) continue;
       rule = &rules[i];
-      ++matches[i];
+      ++uses[i].matches;
     }
     const QuantPreset& chosen = rule ? rule->preset : preset;
     if (chosen.keep || (!rule && name.starts_with("skill."))) {
@@ -162,7 +166,7 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
       planned.dtype = DType::kU8;
     } else if (chosen.dtype == DType::kF32 || name.ends_with(".tid2eid")) {
       planned.dtype = DType::kF32;
-    } else if (is_matrix && (rule || !StaysPrecise(name))) {
+    } else if (is_matrix && (rule || (count >= 32 && !StaysPrecise(name)))) {
       planned.dtype = chosen.dtype;
       if (chosen.is_q2tp_mix && IsGateOrUp(name) && name.find(".mtp.") == name.npos &&
           (!has_experts || name.find("expert") != name.npos)) {
@@ -173,6 +177,17 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
       planned.dtype = DType::kBF16;
     }
     planned.wanted = planned.dtype;
+    if (rule) {
+      Use& use = uses[static_cast<size_t>(rule - rules.data())];
+      if (planned.dtype == chosen.dtype || (chosen.is_q2tp_mix && planned.dtype == DType::kQ2tp)) {
+        ++use.taken;
+      } else if (use.refused.empty()) {
+        use.refused = fmt::format("tensor '{}': {}", name,
+                                  tensor.shape.size() == 2
+                                      ? fmt::format("is always {}", DTypeName(planned.dtype))
+                                      : fmt::format("shape {} is not 2-D", ShapeText(tensor.shape)));
+      }
+    }
     const Encoding* encoding = FindEncoding(planned.dtype);
     if (std::string reason = encoding->reason_against(tensor.shape); !reason.empty()) {
       if (rule) {
@@ -189,10 +204,15 @@ Result<QuantPlan> PlanQuantization(const TensorSource& source, const QuantPreset
     plan.tensors.push_back(std::move(planned));
   }
   for (size_t i = 0; i < rules.size(); ++i) {
-    if (matches[i] == 0) {
+    if (uses[i].matches == 0) {
       return Fail(ErrorKind::kUsage,
                   fmt::format("tensor-quant '{}': no tensor has such a name: see `cmforge info --tensors`",
                               rules[i].glob));
+    }
+    // Vectors among the matrices that a pattern is meant for stay as they are; one that only vectors match cannot be met.
+    if (uses[i].taken == 0 && !uses[i].refused.empty()) {
+      return Fail(ErrorKind::kUsage, fmt::format("tensor-quant '{}={}': {}: choose another encoding for it",
+                                                 rules[i].glob, rules[i].preset.name, uses[i].refused));
     }
   }
   std::unordered_map<std::string, size_t> position;

@@ -5,8 +5,14 @@
 #include "quant/encoding.h"
 #include "quant/least_error.h"
 #include "quant/relayout.h"
+#include "quant/row_blocks.h"
 
 namespace cmforge {
+namespace {
+
+bool IsFloat(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
+
+}  // namespace
 
 TensorEncoder::TensorEncoder(const TensorSource& source, const QuantPlan& plan,
                              const EncoderSettings& settings, ThreadPool& pool, const RunControl& control)
@@ -30,7 +36,13 @@ Result<TensorView> TensorEncoder::Read(const PlannedTensor& tensor) {
     return Fail(std::move(error).In(fmt::format("{}: tensor '{}'", source_.path(), tensor.name)));
   };
   if (file_ != nullptr) CMF_CHECK(cmf::CheckPayload(*file_, *file_->Find(tensor.name), view.bytes));
-  if (!Changes(tensor)) return view;
+  if (!Changes(tensor)) {
+    if (!IsFloat(view.dtype)) return view;
+    auto rows = AsFloatRows(view);
+    if (!rows) return in_tensor(std::move(rows).error());
+    if (auto finite = CheckFinite(*rows, pool_); !finite) return in_tensor(std::move(finite).error());
+    return view;
+  }
   auto payload = std::make_shared<std::vector<std::byte>>();
   if (auto moved = settings_.mean_bits ? std::nullopt : Relayout(view, tensor.dtype)) {
     *payload = std::move(*moved);

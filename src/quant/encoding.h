@@ -55,10 +55,10 @@ struct Encoding {
   Result<void> (*validate)(Bytes payload, std::span<const int64_t> shape);
 
   /// Encodes `source`. Bytes depend on nothing but the values and options (not on threads or machine).
-  /// A tensor that has the dtype already is copied byte for byte where values would be (f32, f16, bf16, u8);
-  /// f32 keeps NaN and Inf.
-  /// Fails: kCorrupt for NaN or Inf values (count and first place); kUsage as reason_against, and for values
-  /// beyond what the encoding can hold (f16 and f16 scales end at 65504).
+  /// A tensor that has the dtype already is copied byte for byte where values would be (f32, f16, bf16, u8).
+  /// Fails: kCorrupt for NaN or Inf values (count and first place),
+  /// and for values beyond what the encoding can hold (f16 and f16 scales end at 65504), with the largest of them;
+  /// kUsage as reason_against.
   Result<std::vector<std::byte>> (*encode)(const FloatRows& source, const EncodeOptions& options,
                                            ThreadPool& pool);
 

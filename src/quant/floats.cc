@@ -17,24 +17,11 @@ std::optional<uint64_t> Size(std::span<const int64_t> shape) {
 std::vector<std::byte> Copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
 Result<std::vector<std::byte>> EncodeF32(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (source.view.dtype == DType::kF32) return Copy(source.view.bytes);
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols) * 4);
-  if (source.view.dtype == DType::kF64) {
-    // NaN and Inf are kept, but a finite f64 must not become infinite on the way.
-    BadValues bad;
-    for (int64_t i = 0; i < source.rows * source.cols; ++i) {
-      const auto value = LoadLe<double>(source.view.bytes.data() + i * 8);
-      const auto narrow = static_cast<float>(value);
-      if (std::isfinite(value) && !std::isfinite(narrow)) bad.AddUnfit(i, narrow);
-    }
-    CMF_CHECK(ReportBadValues(bad, "f32", source.cols));
-  }
-  if (source.rows == 0) return payload;
-  pool.ForRanges(source.rows, std::max<int64_t>(kBlockFloats / source.cols, 1),
-                 [&](int64_t begin, int64_t end) {
-                   // A vector's storage is aligned for any number.
-                   source.Read(begin, end, reinterpret_cast<float*>(payload.data()) + begin * source.cols);
-                 });
+  CMF_CHECK(ForRowBlocks(source, 1, "f32", pool, [&](const RowBlock& block) {
+    std::memcpy(payload.data() + block.begin * source.cols * 4, block.values,
+                static_cast<size_t>((block.end - block.begin) * source.cols) * 4);
+  }));
   return payload;
 }
 
@@ -46,7 +33,10 @@ void DecodeF32(const TensorView& tensor, int64_t begin, int64_t end, float* out)
 /// f16 and bf16 differ in the conversion and in the bits of infinity, which no number may become.
 template <DType kDType, uint16_t (*kNarrow)(float), uint16_t kInfinity>
 Result<std::vector<std::byte>> EncodeHalf(const FloatRows& source, const EncodeOptions&, ThreadPool& pool) {
-  if (source.view.dtype == kDType) return Copy(source.view.bytes);
+  if (source.view.dtype == kDType) {
+    CMF_CHECK(CheckFinite(source, pool));
+    return Copy(source.view.bytes);
+  }
   std::vector<std::byte> payload(static_cast<size_t>(source.rows * source.cols) * 2);
   CMF_CHECK(
       ForRowBlocks(source, 1, kDType == DType::kF16 ? kInF16 : "bf16", pool, [&](const RowBlock& block) {
@@ -59,8 +49,7 @@ Result<std::vector<std::byte>> EncodeHalf(const FloatRows& source, const EncodeO
           StoreLe(at + 2 * i, narrow);
         }
         for (int64_t i = 0; any != 0 && i < count; ++i) {
-          if ((LoadLe<uint16_t>(at + 2 * i) & 0x7FFF) == kInfinity)
-            block.bad->AddUnfit(first + i, block.values[i]);
+          if ((LoadLe<uint16_t>(at + 2 * i) & 0x7FFF) == kInfinity) block.bad->AddUnfit(first + i);
         }
       }));
   return payload;

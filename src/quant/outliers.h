@@ -21,7 +21,7 @@ namespace cmforge {
 /// An outlier as f16; one that does not fit is tallied.
 [[nodiscard]] inline uint16_t StoredOutlier(float w, int64_t index, BadValues& bad) {
   const uint16_t stored = F32ToF16(w);
-  if ((stored & 0x7C00u) == 0x7C00u) bad.AddUnfit(index, w);
+  if ((stored & 0x7C00u) == 0x7C00u) bad.AddUnfit(index);
   return stored;
 }
 

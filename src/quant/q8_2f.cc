@@ -58,13 +58,13 @@ Result<std::vector<float>> ColumnField(const FloatRows& source, ThreadPool& pool
   }
   BadValues all;
   for (const BadValues& one : bad) all.Merge(one);
-  CMF_CHECK(ReportBadValues(all, kInF16, cols));
+  CMF_CHECK(ReportBadValues(all, kInF16, source));
   std::vector<float> field(width);
   for (size_t i = 0; i < width; ++i) {
     const auto rms = static_cast<float>(std::sqrt(total[i] / static_cast<double>(source.rows)));
     field[i] = CheckedScale(std::max(rms, kFloorOfField), static_cast<int64_t>(i), all);
   }
-  CMF_CHECK(ReportBadValues(all, kInF16, cols));
+  CMF_CHECK(ReportBadValues(all, kInF16, source));
   return field;
 }
 

@@ -20,10 +20,9 @@ struct BadValues {
   int64_t non_finite = 0;
   int64_t unfit = 0;
   int64_t first = -1;  // row-major index of the first
-  float value = 0;     // and what it is
 
-  void AddNonFinite(int64_t index, float bad);
-  void AddUnfit(int64_t index, float bad);
+  void AddNonFinite(int64_t index);
+  void AddUnfit(int64_t index);
   void Merge(const BadValues& other);
 };
 
@@ -33,13 +32,16 @@ void FindNonFinite(const float* values, int64_t count, int64_t first_index, BadV
 /// A scale as it will be stored (f16, not below the floor); one that does not fit is tallied at `index`.
 [[nodiscard]] inline float CheckedScale(float scale, int64_t index, BadValues& bad) {
   const float stored = StoredScale(scale);
-  if (stored > kF16Max) bad.AddUnfit(index, scale);
+  if (stored > kF16Max) bad.AddUnfit(index);
   return stored;
 }
 
-/// Nothing when `bad` is empty. Fails: kCorrupt when a value is NaN or infinite, else kUsage, saying that
-/// numbers do not fit `storage` ("f16, which ends at 65504").
-Result<void> ReportBadValues(const BadValues& bad, std::string_view storage, int64_t cols);
+/// Nothing when `bad` is empty; else the source is looked at again, to name the very weight. Fails: kCorrupt, since a
+/// value is NaN or infinite, or numbers do not fit `storage` ("f16, which ends at 65504").
+Result<void> ReportBadValues(const BadValues& bad, std::string_view storage, const FloatRows& source);
+
+/// Fails: kCorrupt when a value is NaN or infinite.
+Result<void> CheckFinite(const FloatRows& source, ThreadPool& pool);
 
 inline constexpr std::string_view kInF16 = "f16, which ends at 65504";
 
@@ -78,7 +80,7 @@ Result<void> ForRowBlocks(const FloatRows& source, int64_t unit, std::string_vie
   });
   BadValues all;
   for (const BadValues& one : bad) all.Merge(one);
-  return ReportBadValues(all, storage, source.cols);
+  return ReportBadValues(all, storage, source);
 }
 
 }  // namespace cmforge

@@ -17,7 +17,7 @@ Result<std::vector<std::byte>> Encode(const FloatRows& source, const EncodeOptio
     for (int64_t i = 0; i < (block.end - block.begin) * source.cols; ++i) {
       const float value = block.values[i];
       const auto code = static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
-      if (static_cast<float>(code) != value) block.bad->AddUnfit(first + i, value);
+      if (static_cast<float>(code) != value) block.bad->AddUnfit(first + i);
       payload[static_cast<size_t>(first + i)] = std::byte{code};
     }
   }));

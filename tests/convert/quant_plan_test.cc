@@ -101,6 +101,31 @@ TEST(PlanQuantization, RefusesRulesThatCannotHold) {
   EXPECT_NE(plan.error().message.find("model.layers.10.mlp.down_proj.weight"), std::string::npos);
   const std::vector<TensorQuantRule> none = {ParseTensorQuantRule("nothing*=q8").value()};
   EXPECT_FALSE(PlanQuantization(Model(), ParseQuantPreset("q8").value(), none));
+  // Only vectors, convolutions, tiny matrices: nothing could take it. Among matrices they stay what they are.
+  for (const char* preset : {"q4t", "q4", "q8", "q2tp", "vbit", "q1"}) {
+    for (const char* glob : {"model.layers.2.input_layernorm.weight", "*layernorm*", "*conv1d*"}) {
+      const std::vector<TensorQuantRule> rules = {
+          ParseTensorQuantRule(fmt::format("{}={}", glob, preset)).value()};
+      const auto refused = PlanQuantization(Model(), ParseQuantPreset("q8").value(), rules);
+      ASSERT_FALSE(refused) << glob << preset;
+      EXPECT_EQ(refused.error().kind, ErrorKind::kUsage);
+      EXPECT_NE(refused.error().message.find("is not 2-D"), std::string::npos) << refused.error().message;
+    }
+  }
+  for (const char* preset : {"f16", "bf16", "f32", "keep"}) {
+    const std::vector<TensorQuantRule> rules = {
+        ParseTensorQuantRule(fmt::format("*layernorm*={}", preset)).value()};
+    EXPECT_TRUE(PlanQuantization(Model(), ParseQuantPreset("q8").value(), rules)) << preset;
+  }
+  const std::vector<TensorQuantRule> tiny = {ParseTensorQuantRule("*q_proj*=q8").value()};
+  EXPECT_EQ(Planned(PlanQuantization(Model(), ParseQuantPreset("q4t").value(), tiny).value(),
+                    "model.layers.2.self_attn.q_proj.weight"),
+            "q8_row");
+  const std::vector<TensorQuantRule> layer = {ParseTensorQuantRule("model.layers.2.*=q8").value()};
+  const auto mixed = PlanQuantization(Model(), ParseQuantPreset("q4t").value(), layer);
+  ASSERT_TRUE(mixed) << mixed.error().message;
+  EXPECT_EQ(Planned(*mixed, "model.layers.2.input_layernorm.weight"), "f16");
+  EXPECT_EQ(Planned(*mixed, "model.layers.2.mlp.gate.weight"), "q8_row");
   EXPECT_FALSE(ParseTensorQuantRule("q8"));
   EXPECT_FALSE(ParseQuantPreset("q5"));
 }

@@ -169,7 +169,6 @@ TEST(Encode, RefusesNanAndInfWithCountAndFirstPlace) {
   values[3 * 64 + 60] = -kInf;
   values[5 * 64] = kInf;
   for (const Encoding* encoding : AllEncodings()) {
-    if (encoding->dtype == DType::kF32) continue;
     const Error error = EncodeError(encoding->dtype, F32Tensor({6, 64}, values));
     EXPECT_EQ(error.kind, ErrorKind::kCorrupt) << encoding->name;
     EXPECT_THAT(error.message, HasSubstr("3 values are NaN or infinite, the first is nan at row 3 column 5"))
@@ -177,42 +176,66 @@ TEST(Encode, RefusesNanAndInfWithCountAndFirstPlace) {
   }
 }
 
-TEST(Encode, KeepsNanAndInfInF32AndInCopies) {
+TEST(Encode, RefusesNanAndInfInVectorsAndInCopies) {
   const std::vector<float> values = {1, std::nanf(""), kInf, -kInf, 65504, -2};
-  const TensorView f32 = F32Tensor({2, 3}, values);
-  EXPECT_TRUE(std::ranges::equal(MustEncode(*FindEncoding(DType::kF32), f32), f32.bytes));
   ByteVector halves(12);
   for (size_t i = 0; i < 6; ++i) StoreLe(halves.data() + 2 * i, static_cast<uint16_t>(0x7BFE + i));  // to NaN
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const TensorView view = OwnedTensor(dtype, {2, 3}, halves);
-    EXPECT_EQ(MustEncode(*FindEncoding(dtype), view), halves);
-    const ByteVector wide = MustEncode(*FindEncoding(DType::kF32), view);
-    for (size_t i = 0; i < 6; ++i) {
-      const float got = LoadLe<float>(wide.data() + 4 * i);
-      const float want = dtype == DType::kF16 ? F16ToF32(static_cast<uint16_t>(0x7BFE + i))
-                                              : Bf16ToF32(static_cast<uint16_t>(0x7BFE + i));
-      EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want));
+  for (const Shape& shape : {Shape{2, 3}, Shape{6}}) {
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      EXPECT_THAT(EncodeError(dtype, F32Tensor(shape, values)).message, HasSubstr("3 values are NaN"));
     }
+    for (const DType dtype : {DType::kF16, DType::kF32}) {
+      EXPECT_THAT(EncodeError(dtype, OwnedTensor(DType::kF16, shape, halves)).message,
+                  HasSubstr("4 values are NaN or infinite, the first is inf at row"));
+    }
+  }
+  for (size_t i = 0; i < 6; ++i) StoreLe(halves.data() + 2 * i, static_cast<uint16_t>(0x7F7E + i));
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    EXPECT_THAT(EncodeError(dtype, OwnedTensor(DType::kBF16, {6}, halves)).message,
+                HasSubstr("4 values are NaN or infinite, the first is inf at row 2"));
   }
 }
 
-TEST(Encode, NeverTurnsAFiniteNumberIntoInfinity) {
-  std::vector<float> values = GaussianRows(2, 32, 1);
-  values[40] = 3e38f;
-  for (const Encoding* encoding : AllEncodings()) {
-    if (encoding->dtype == DType::kF32 || encoding->dtype == DType::kBF16) continue;
-    const Error error = EncodeError(encoding->dtype, F32Tensor({2, 32}, values));
-    EXPECT_EQ(error.kind, ErrorKind::kUsage) << encoding->name;
-    EXPECT_THAT(error.message, HasSubstr("do not fit")) << encoding->name;
+TEST(Encode, CopiesWhatHasTheTypeAlready) {
+  const TensorView f32 = F32Tensor({2, 3}, {1, 0x1p-149f, -0.0f, 3e38f, 65504, -2});
+  EXPECT_TRUE(std::ranges::equal(MustEncode(*FindEncoding(DType::kF32), f32), f32.bytes));
+  ByteVector halves(12);
+  for (size_t i = 0; i < 6; ++i)
+    StoreLe(halves.data() + 2 * i, static_cast<uint16_t>(0x7BFA + i));  // up to 65504
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(MustEncode(*FindEncoding(dtype), OwnedTensor(dtype, {2, 3}, halves)), halves);
   }
-  values[40] = std::numeric_limits<float>::max();
-  EXPECT_THAT(EncodeError(DType::kBF16, F32Tensor({2, 32}, values)).message,
-              HasSubstr("1 numbers do not fit bf16"));
+}
 
-  const double doubles[3] = {1e300, -kInf, 2};
-  const auto* at = reinterpret_cast<const std::byte*>(doubles);
-  const TensorView f64 = OwnedTensor(DType::kF64, {3}, ByteVector(at, at + 24));
-  EXPECT_THAT(EncodeError(DType::kF32, f64).message, HasSubstr("1 numbers do not fit f32"));
+// Whatever is tallied, a scale or the weight: what is named is the weight, at its own place.
+TEST(Encode, NamesTheFiniteNumberThatWouldBecomeInfinite) {
+  std::vector<float> values = GaussianRows(2, 64, 1);
+  values[64 + 40] = 3e38f;
+  std::vector<double> doubles(values.begin(), values.end());
+  doubles[64 + 40] = 1e300;
+  const auto* at = reinterpret_cast<const std::byte*>(doubles.data());
+  const TensorView f64 = OwnedTensor(DType::kF64, {2, 64}, ByteVector(at, at + doubles.size() * 8));
+  for (const Encoding* encoding : AllEncodings()) {
+    if (encoding->dtype == DType::kU8) continue;
+    const Error too_wide = EncodeError(encoding->dtype, f64);
+    EXPECT_EQ(too_wide.kind, ErrorKind::kCorrupt) << encoding->name;
+    EXPECT_THAT(too_wide.message, HasSubstr("do not fit")) << encoding->name;
+    EXPECT_THAT(too_wide.message, HasSubstr("1e+300 at row 1 column 40")) << encoding->name;
+    if (encoding->dtype == DType::kF32 || encoding->dtype == DType::kBF16) continue;
+    const Error error = EncodeError(encoding->dtype, F32Tensor({2, 64}, values));
+    EXPECT_EQ(error.kind, ErrorKind::kCorrupt) << encoding->name;
+    EXPECT_THAT(error.message, HasSubstr("do not fit")) << encoding->name;
+    EXPECT_THAT(error.message, HasSubstr("3e+38 at row 1 column 40")) << encoding->name;
+  }
+  values[64 + 40] = std::numeric_limits<float>::max();
+  EXPECT_THAT(EncodeError(DType::kBF16, F32Tensor({2, 64}, values)).message,
+              HasSubstr("1 numbers do not fit bf16"));
+  EXPECT_EQ(EncodeError(DType::kU8, F32Tensor({2, 64}, GaussianRows(2, 64, 1))).kind, ErrorKind::kCorrupt);
+  doubles[0] = -static_cast<double>(kInf);
+  EXPECT_THAT(
+      EncodeError(DType::kF32, OwnedTensor(DType::kF64, {2, 64}, ByteVector(at, at + doubles.size() * 8)))
+          .message,
+      HasSubstr("1 values are NaN or infinite, the first is -inf at row 0 column 0"));
 }
 
 TEST(Encode, ReadsTheNumberTypesOfCheckpoints) {
