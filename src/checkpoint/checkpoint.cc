@@ -2,9 +2,12 @@
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "checkpoint/canonical_source.h"
 #include "checkpoint/messages.h"
+#include "checkpoint/plain_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_fit.h"
 
@@ -31,6 +34,24 @@ bool IsMlxLayout(const TensorSource& raw) {
   });
 }
 
+/// The name of a tensor in the first layer that the config does not count; empty when there is none. Layers that predict
+/// further tokens stand behind the last one in some families, announced by the config or known by their projection.
+std::string FirstBeyond(const TensorSource& tensors, const HfConfig& config) {
+  std::map<int64_t, std::string> beyond;
+  std::set<int64_t> predicts;
+  for (const std::string& name : tensors.skipped()) {
+    const auto plain = ToPlainName(name, config);
+    if (!plain || plain->layer < 0) continue;
+    beyond.try_emplace(plain->layer, name);
+    if (name.find(".eh_proj.") != name.npos) predicts.insert(plain->layer);
+  }
+  const int64_t announced = config.model.mtp ? config.model.mtp->num_layers : 0;
+  for (const auto& [layer, name] : beyond) {
+    if (layer - config.model.num_layers >= announced && !predicts.contains(layer)) return name;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Checkpoint> OpenCheckpoint(const std::filesystem::path& folder, MappedFile::Mode mode) {
@@ -44,6 +65,12 @@ Result<Checkpoint> OpenCheckpoint(const std::filesystem::path& folder, MappedFil
   }
   CMF_TRY(result.raw, SafetensorsSource::Open(folder, mode));
   CMF_TRY(result.tensors, MakeCanonicalSource(result.raw, config));
+  if (const std::string beyond = FirstBeyond(*result.tensors, config); !beyond.empty()) {
+    config.warnings.push_back(
+        fmt::format("{}: tensor '{}': a layer beyond the {} that num_hidden_layers counts, left out like any "
+                    "behind it: correct config.json if it is part of the model",
+                    folder.string(), Shown(beyond), config.model.num_layers));
+  }
   if (config.model.norm_style == NormStyle::kOnePlus && IsMlxLayout(*result.raw)) {
     config.model.norm_style = NormStyle::kPlain;
     config.warnings.push_back(folder.string() +

@@ -401,6 +401,8 @@ Result<void> ReadWants(const Reading& in) {
   // Gemma's files say so or not; its layers have none.
   result.wants_qkv_bias = qkv_bias || (attention_bias && !in.family.scales_embedding);
   result.wants_o_bias = attention_bias && !qkv_bias && !in.family.scales_embedding;
+  CMF_TRY(const bool mlp_bias, in.fields.BoolOr("mlp_bias", false));
+  result.wants_mlp_bias = mlp_bias && !in.family.scales_embedding;
   result.wants_qk_norm = in.family.has_qk_norm;
   result.wants_four_norms = in.family.has_four_norms;
   return {};

@@ -34,7 +34,8 @@ struct HfConfig {
   bool is_multimodal = false;   // the text model is a part of a larger one
   bool tie_is_default = false;  // no file says whether the head is tied
   // What the tensors must hold beyond what they say themselves.
-  bool wants_qkv_bias = false, wants_o_bias = false, wants_qk_norm = false, wants_four_norms = false;
+  bool wants_qkv_bias = false, wants_o_bias = false, wants_mlp_bias = false, wants_qk_norm = false,
+       wants_four_norms = false;
   std::string dtype;                  // as written: "bfloat16"; empty if absent
   std::vector<std::string> warnings;  // complete lines, "file: fact: consequence"
 };

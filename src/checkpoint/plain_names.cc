@@ -173,7 +173,11 @@ Result<PlainName> ToPlainName(std::string_view raw, const HfConfig& config) {
             Shown(raw), Shown(config.model_type)));
   }
   if (auto layer = SplitLayer(name)) {
-    if (layer->first >= config.model.num_layers) return Skipped();
+    if (layer->first >= config.model.num_layers) {
+      PlainName plain = Skipped();
+      plain.layer = layer->first;
+      return plain;
+    }
     RenameSuffix(layer->second, is_lfm2);
     PlainName plain = InLayer("model.layers.", layer->first, layer->second);
     plain.layer = layer->first;

@@ -14,7 +14,7 @@ struct PlainName {
   bool is_skipped = false;  // not a part of the text model
   std::string name;         // model.layers.0.mlp.gate_proj.weight
   std::string prefix;  // of layers: up to and with the dot behind the index, "model.layers.0."; else empty
-  int64_t layer = -1;  // of layers of the model itself (not of MTP)
+  int64_t layer = -1;  // of layers of the model itself (not of MTP); of skipped tensors: beyond the last one
 
   /// The name behind `prefix`.
   [[nodiscard]] std::string_view suffix() const { return std::string_view(name).substr(prefix.size()); }

@@ -181,13 +181,13 @@ class Fitter {
     return Want("short_conv.out_proj.weight", {hidden_, hidden_});
   }
 
-  Result<void> Matrices(std::string_view prefix, int64_t width) const {
+  Result<void> Matrices(std::string_view prefix, int64_t width, bool needs_bias = false) const {
     CMF_CHECK(Want(fmt::format("{}gate_proj.weight", prefix), {width, hidden_}));
     CMF_CHECK(Want(fmt::format("{}up_proj.weight", prefix), {width, hidden_}));
     CMF_CHECK(Want(fmt::format("{}down_proj.weight", prefix), {hidden_, width}));
-    CMF_CHECK(WantIfThere(fmt::format("{}gate_proj.bias", prefix), {width}));
-    CMF_CHECK(WantIfThere(fmt::format("{}up_proj.bias", prefix), {width}));
-    return WantIfThere(fmt::format("{}down_proj.bias", prefix), {hidden_});
+    CMF_CHECK(WantIf(needs_bias, fmt::format("{}gate_proj.bias", prefix), {width}));
+    CMF_CHECK(WantIf(needs_bias, fmt::format("{}up_proj.bias", prefix), {width}));
+    return WantIf(needs_bias, fmt::format("{}down_proj.bias", prefix), {hidden_});
   }
 
   /// The router's presence tells a mixture of experts from a plain MLP.
@@ -202,7 +202,7 @@ class Fitter {
       if (i >= model_.num_layers - model_.num_kv_shared_layers && gate->shape[0] == 2 * width) width *= 2;
       if (config_.model_type.starts_with("lfm2")) lfm2_width_ = width = gate->shape[0];
     }
-    return Matrices("mlp.", width);
+    return Matrices("mlp.", width, config_.wants_mlp_bias);
   }
 
   Result<void> Experts() {

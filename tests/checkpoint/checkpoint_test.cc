@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/json.h"
 #include "checkpoint/temp_folder.h"
 
@@ -15,6 +17,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 const fs::path kData = CMFORGE_TEST_DATA "/checkpoint";
 
@@ -44,6 +47,57 @@ TEST(Checkpoint, AnUntiedFlagWithoutAHeadIsOneWarning) {
   const Checkpoint checkpoint = Open(kData / "untied-flag-without-head");
   EXPECT_TRUE(checkpoint.config.model.tie_word_embeddings);
   EXPECT_THAT(checkpoint.warnings, ElementsAre(HasSubstr("the embedding serves as the head")));
+}
+
+/// A copy of a model of three layers whose config was changed.
+class ChangedCheckpoint : public testing::Test {
+ protected:
+  void Change(const std::string& model, const std::function<void(Json&)>& change) {
+    const fs::path from = fs::path(CMFORGE_TEST_DATA) / "engine" / model;
+    Json config = ParseJson(ReadAll(from / "config.json"), "config").value();
+    change(config);
+    folder_.Write("config.json", DumpJson(config));
+    folder_.Write("model.safetensors", ReadAll(from / "model.safetensors"));
+  }
+  TempFolder folder_;
+};
+
+TEST_F(ChangedCheckpoint, MissesTheBiasesThatItsConfigAnnounces) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    Change("qwen3_yarn", [&](Json& config) { config[key] = true; });
+    const Error error = OpenError(folder_.path());
+    EXPECT_EQ(error.kind, ErrorKind::kCorrupt) << key;
+    EXPECT_THAT(error.message, AllOf(HasSubstr("_proj.bias' is missing"), HasSubstr("layers.0."))) << key;
+    Change("llama", [&](Json& config) { config[key] = true; });  // it has them
+    EXPECT_THAT(Open(folder_.path()).warnings, Not(testing::Contains(HasSubstr("bias"))));
+  }
+}
+
+TEST_F(ChangedCheckpoint, WarnsOfLayersThatItsConfigDoesNotCount) {
+  const auto two_layers = [](Json& config) {
+    config["num_hidden_layers"] = 2;
+    if (config.contains("layer_types")) config["layer_types"].erase(2);
+  };
+  const auto beyond = testing::Contains(AllOf(HasSubstr("'model.layers.2."), HasSubstr("num_hidden_layers")));
+  Change("qwen3_yarn", [](Json&) {});
+  EXPECT_THAT(Open(folder_.path()).warnings, Not(beyond));
+  Change("qwen3_yarn", two_layers);
+  EXPECT_THAT(Open(folder_.path()).warnings, beyond);
+  // Layers that predict further tokens: announced, or known by what joins them to the model.
+  Change("qwen3_yarn", [&](Json& config) {
+    two_layers(config);
+    config["num_nextn_predict_layers"] = 1;
+  });
+  EXPECT_THAT(Open(folder_.path()).warnings, Not(beyond));
+  Change("qwen3_yarn", two_layers);
+  std::string weights = ReadAll(folder_.path() / "model.safetensors");
+  const std::string norm = "\"model.layers.2.self_attn.q_norm.weight\"";
+  std::string joint = "\"model.layers.2.eh_proj.weight\"";
+  joint.resize(norm.size(), ' ');
+  ASSERT_NE(weights.find(norm), weights.npos);
+  weights.replace(weights.find(norm), norm.size(), joint);
+  folder_.Write("model.safetensors", weights);
+  EXPECT_THAT(Open(folder_.path()).warnings, Not(beyond));
 }
 
 TEST(Checkpoint, ReadsANestedConfigAndSkipsTheVisionTensor) {
