@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -24,8 +25,14 @@ class AtomicFile {
 
   /// The same for work that may be taken up again: the bytes grow in TARGET + `suffix`, which a killed process leaves
   /// behind, and with `keep` whoever drops the object without Commit() or Discard(). What an earlier run left is kept:
-  /// size() says how much, CutTo drops what is not wanted. Fails: as Create; kIo while another process writes it.
-  static Result<AtomicFile> TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep);
+  /// size() says how much, CutTo drops what is not wanted. A file under that name which is not empty and which `is_ours`
+  /// does not know by its content is somebody else's and left alone. Fails: as Create; kUsage for another's file; kIo
+  /// while another process writes it.
+  static Result<AtomicFile> TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep,
+                                   const std::function<bool(const AtomicFile&)>& is_ours);
+
+  /// Whether the file begins with `text`, or with as much of it as it has.
+  [[nodiscard]] bool BeginsWith(std::string_view text) const;
 
   Result<void> Write(Bytes bytes);                     // at the end
   Result<void> WriteAt(uint64_t offset, Bytes bytes);  // inside what was written, or beyond it

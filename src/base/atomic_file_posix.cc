@@ -14,6 +14,7 @@
 #include "base/atomic_file.h"
 #include "base/links.h"
 #include "base/system_error.h"
+#include "base/unfinished.h"
 
 namespace cmforge {
 namespace {
@@ -45,6 +46,7 @@ void AtomicFile::Discard() {
   if (fd_ < 0) return;
   std::error_code ignored;
   if (!is_unnamed_) std::filesystem::remove(temporary_, ignored);
+  ForgetUnfinished(temporary_);
   ::close(std::exchange(fd_, -1));  // after the removal: a lock holds until nobody can find the file
 }
 
@@ -104,16 +106,17 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
 #endif
   if (file.fd_ < 0) file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return Fail(CreateError(target, errno));
+  if (!file.is_unnamed_) ListUnfinished(file.temporary_);
   return file;
 }
 
-Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::string_view suffix,
-                                      bool keep) {
+Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::string_view suffix, bool keep,
+                                      const std::function<bool(const AtomicFile&)>& is_ours) {
   AtomicFile file;
   CMF_TRY(file.target_, RealTarget(target));
   file.temporary_ = file.target_;
   file.temporary_ += suffix;
-  file.is_kept_ = true;  // it may be another's, until it is locked
+  file.is_kept_ = true;  // it may be another's, until it is locked and looked at
   file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return Fail(CreateError(target, errno));
   if (::flock(file.fd_, LOCK_EX | LOCK_NB) != 0) {
@@ -123,9 +126,22 @@ Result<AtomicFile> AtomicFile::TakeUp(const std::filesystem::path& target, std::
   }
   struct stat info = {};
   if (::fstat(file.fd_, &info) != 0) return Fail(CreateError(target, errno));
-  file.is_kept_ = keep;
   file.size_ = static_cast<uint64_t>(info.st_size);
+  if (!S_ISREG(info.st_mode) || (file.size_ > 0 && !is_ours(file))) {
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: {} would grow under this name, and the file here is not what an interrupted run "
+                    "leaves: move it away, or give the output another name",
+                    file.temporary_.string(), target.string()));
+  }
+  file.is_kept_ = keep;
+  if (!keep) ListUnfinished(file.temporary_);
   return file;
+}
+
+bool AtomicFile::BeginsWith(std::string_view text) const {
+  std::vector<std::byte> head(std::min<uint64_t>(size_, text.size()));
+  return ReadAt(0, head) && text.starts_with(AsText(head));
 }
 
 Result<void> AtomicFile::WriteAt(uint64_t offset, Bytes bytes) {
@@ -181,6 +197,7 @@ Result<void> AtomicFile::Commit() {
     is_unnamed_ = false;
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(WriteError(errno));
+  ForgetUnfinished(temporary_);
   ::close(std::exchange(fd_, -1));
   if (const int fd = ::open(Folder(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
     ::fsync(fd);  // makes the new name survive a power cut; some file systems refuse, which is harmless

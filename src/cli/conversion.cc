@@ -9,6 +9,7 @@
 #include "cli/console.h"
 #include "cli/model_argument.h"
 #include "cli/source_state.h"
+#include "cmf/checked_source.h"
 #include "convert/defrag.h"
 #include "convert/defrag_source.h"
 #include "open/mask_files.h"
@@ -194,10 +195,14 @@ Result<ConvertReport> ConvertSource(const Cli& cli, const OpenedSource& source, 
                     source.path));
   }
   CMF_CHECK(CheckOutput(source, output));
+  if (!extras.identity.empty()) CMF_CHECK(CheckWorkNames(source, output, {".part", ".manifest"}));
   ConvertInput input;
   input.tensors = source.tensors.get();
   input.header = HeaderOf(source, flags);
+  std::optional<cmf::CheckedSource> checked;
   if (source.cmf) {
+    CMF_TRY(checked, cmf::CheckedSource::Of(*source.cmf));
+    input.tensors = &*checked;
     input.masks = &source.cmf->masks();
     input.sparse_index = !source.cmf->sparse_index().empty();
   }

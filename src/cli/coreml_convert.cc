@@ -52,6 +52,7 @@ Result<int> ConvertToCoreml(const Cli& cli, Options options) {
                     source.path));
   }
   CMF_CHECK(CheckOutput(source, options.output));
+  CMF_CHECK(CheckWorkNames(source, options.output, {".part"}));
   coreml::PackageSource input;
   input.tensors = source.tensors.get();
   input.config = *source.config;

@@ -144,27 +144,6 @@ Result<std::shared_ptr<LanguageModel>> LoadModelOver(const Cli& cli, const Opene
   return model;
 }
 
-Result<void> CheckOutput(const OpenedSource& source, const std::string& output) {
-  namespace fs = std::filesystem;
-  if (output.empty()) return Fail(ErrorKind::kUsage, "output: an empty name: name a file to write");
-  std::error_code ignored;
-  const fs::path target(output);
-  bool is_source = fs::equivalent(target, source.path, ignored);
-  if (source.cmf) {
-    for (const cmf::Part& part : source.cmf->parts())
-      is_source = is_source || fs::equivalent(target, part.path, ignored);
-  }
-  if ((source.format == SourceFormat::kCheckpoint || source.package) && fs::exists(target, ignored)) {
-    for (const auto& entry : fs::directory_iterator(source.path, ignored)) {
-      is_source = is_source || fs::equivalent(target, entry.path(), ignored);
-    }
-  }
-  if (is_source)
-    return Fail(ErrorKind::kUsage,
-                fmt::format("{}: is part of the source itself: give the output another name", output));
-  return {};
-}
-
 Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const OpenedSource& source) {
   if (source.tokenizer_json().empty()) {
     return Fail(ErrorKind::kNotFound,

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/unfinished.h"
+
 namespace cmforge::cli {
 namespace {
 
@@ -25,6 +27,7 @@ void OnBusError(int) {
   Say("cmforge: error: ");
   Say(mapped_file);
   Say(": the file became shorter, or its disk failed, while it was read: restore it, or use --no-mmap\n");
+  RemoveUnfinished();
   ::_exit(6);
 }
 

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/links.h"
+#include "cli/model_argument.h"
+
 namespace cmforge::cli {
 namespace {
 
@@ -11,12 +14,80 @@ namespace fs = std::filesystem;
 
 // What a folder is read for; an output that grows beside it is none of it.
 constexpr std::array kRead = {".safetensors", ".json", ".jinja", ".npy", ".txt", ".model"};
+// Its files by name, beside the weights, and those of a package beside its parts, which are folders.
+constexpr std::array kInputs = {"config.json",
+                                "generation_config.json",
+                                "tokenizer.json",
+                                "tokenizer_config.json",
+                                "special_tokens_map.json",
+                                "added_tokens.json",
+                                "vocab.json",
+                                "merges.txt",
+                                "tokenizer.model",
+                                "chat_template.jinja",
+                                "chat_template.json",
+                                "model.safetensors.index.json",
+                                "meta.yaml"};
 
 bool IsRead(const fs::path& path) {
   return std::find(kRead.begin(), kRead.end(), path.extension().string()) != kRead.end();
 }
 
+/// Whether `target` is, or would become, a file that `source` is read from. Whether it exists makes no difference, or a
+/// command that has worked would not work again.
+bool IsPartOf(const OpenedSource& source, const fs::path& target) {
+  std::error_code ignored;
+  for (const std::string& read : {source.path, source.tokenizer_path}) {  // the latter perhaps beside a .cmf
+    if (fs::equivalent(target, read, ignored)) return true;
+  }
+  if (source.cmf) {
+    return std::any_of(source.cmf->parts().begin(), source.cmf->parts().end(), [&](const cmf::Part& part) {
+      std::error_code none;
+      return fs::equivalent(target, part.path, none);
+    });
+  }
+  if (source.format != SourceFormat::kCheckpoint && !source.package) return false;
+  const auto is_input = [](const fs::path& path) {
+    return path.extension() == ".safetensors" ||
+           std::find(kInputs.begin(), kInputs.end(), path.filename().string()) != kInputs.end();
+  };
+  const fs::path real = FollowLinks(target);
+  const fs::path folder = real.has_parent_path() ? real.parent_path() : fs::path(".");
+  if (fs::equivalent(folder, source.path, ignored) && is_input(real)) return true;
+  for (const auto& entry :
+       fs::directory_iterator(source.path, ignored)) {  // a link there, or another name of it
+    std::error_code none;
+    if (is_input(entry.path()) && fs::equivalent(target, entry.path(), none)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+Result<void> CheckOutput(const OpenedSource& source, const std::string& output) {
+  if (output.empty()) return Fail(ErrorKind::kUsage, "output: an empty name: name a file to write");
+  if (!IsPartOf(source, output)) return {};
+  return Fail(ErrorKind::kUsage,
+              fmt::format("{}: is part of the source itself: give the output another name", output));
+}
+
+Result<void> CheckWorkNames(const OpenedSource& source, const std::string& output,
+                            std::initializer_list<std::string_view> suffixes) {
+  fs::path target(output);
+  if (!target.has_filename()) target = target.parent_path();  // a trailing slash
+  target = FollowLinks(target);
+  for (const std::string_view suffix : suffixes) {
+    fs::path beside = target;
+    beside += suffix;
+    if (!IsPartOf(source, beside)) continue;
+    return Fail(
+        ErrorKind::kUsage,
+        fmt::format("{}: is part of the source itself, and {} would grow under this name: give the output "
+                    "another name",
+                    beside.string(), output));
+  }
+  return {};
+}
 
 SourceState::SourceState(const OpenedSource& source, const std::vector<fs::path>& more) {
   if (source.cmf) {

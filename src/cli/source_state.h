@@ -37,6 +37,11 @@ class SourceState {
   std::vector<Entry> entries_;
 };
 
+/// Refuses (kUsage) an output whose work grows beside it, in OUTPUT + a suffix, where that is a file the source is read
+/// from. The output itself is CheckOutput's.
+Result<void> CheckWorkNames(const OpenedSource& source, const std::string& output,
+                            std::initializer_list<std::string_view> suffixes);
+
 /// Everything on the command line that may decide the bytes: flags that files stand behind bring the files'
 /// state with them.
 [[nodiscard]] std::string CommandIdentity(const CLI::App& command);

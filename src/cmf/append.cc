@@ -6,6 +6,7 @@
 
 #include "cmf/hash64.h"
 #include "cmf/shards.h"
+#include "cmf/verify.h"
 #include "cmf/writer.h"
 
 namespace cmforge::cmf {
@@ -143,6 +144,7 @@ Result<void> Append(const std::filesystem::path& path, const AppendEdits& edits,
   CMF_TRY(InPlaceFile target, InPlaceFile::Open(first));
   CMF_TRY(const File file, File::Open(first));  // after the lock: nobody else changes it now
   CMF_CHECK(CheckOtherShards(file, edits));
+  CMF_CHECK(CheckSections(file.parts()[0]));  // what is written anew from them gets hashes of its own
   auto status = EmitAppend(file.parts()[0], edits, target, run);
   if (!status && !target.envelope_begun()) target.CutTo(file.parts()[0].bytes.size());
   return status;

@@ -15,6 +15,9 @@
 
 namespace cmforge::cmf {
 
+/// What every manifest begins with.
+inline constexpr std::string_view kManifestMagic = R"({"data_off":)";
+
 /// The first line, ended. `key` stands for everything that decides the bytes of the file.
 [[nodiscard]] std::string ManifestHead(uint64_t data_off, uint64_t key);
 [[nodiscard]] std::string ManifestLine(const DirectoryEntry& entry);

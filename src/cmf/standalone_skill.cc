@@ -6,8 +6,10 @@
 #include <set>
 #include <unordered_set>
 
+#include "cmf/checked_source.h"
 #include "cmf/hash64.h"
 #include "cmf/rewrite.h"
+#include "cmf/verify.h"
 
 namespace cmforge::cmf {
 namespace {
@@ -67,7 +69,11 @@ class AppliedSource final : public TensorSource {
     return over != nullptr ? over : base_.Find(name);
   }
   Result<TensorView> Read(std::string_view name) const override {
-    return skill_.Find(name) != nullptr ? skill_.Read(name) : base_.Read(name);
+    const TensorInfo* over = skill_.Find(name);
+    if (over == nullptr) return base_.Read(name);
+    CMF_TRY(TensorView view, skill_.Read(name));
+    CMF_CHECK(CheckPayload(skill_, *over, view.bytes));
+    return view;
   }
   [[nodiscard]] std::string_view path() const override { return base_.path(); }
 
@@ -110,7 +116,7 @@ Result<WriteSummary> ExportSkill(const File& specialist, const File& base, const
     return Fail(ErrorKind::kUsage, fmt::format("{}: every tensor is that of {}: there is no skill to export",
                                                specialist.path(), base.path()));
   }
-  contents.tensors = &specialist;
+  contents.tensors = contents.origin = &specialist;
   contents.masks = specialist.masks();
   contents.header.config = mine;
   contents.header.chat = specialist.chat();
@@ -155,6 +161,7 @@ Result<WriteSummary> ApplySkill(const File& base, const File& skill, bool force,
     }
     run.Warn(fact + ": applied all the same");
   }
+  for (const Part& part : skill.parts()) CMF_CHECK(CheckSections(part));
   const AppliedSource source(base, skill);
   Contents contents = ContentsOf(base);
   contents.tensors = &source;

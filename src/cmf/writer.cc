@@ -102,9 +102,19 @@ Result<Writer> Writer::Create(const std::filesystem::path& target, Header header
 Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header,
                               std::span<const std::string> names, const Resumption& resumption) {
   CMF_TRY(Writer writer, Prepare(target, std::move(header), names));
-  CMF_TRY(writer.file_, AtomicFile::TakeUp(target, ".part", resumption.keep));
-  CMF_TRY(writer.manifest_, AtomicFile::TakeUp(target, ".manifest", resumption.keep));
+  CMF_TRY(writer.manifest_,
+          AtomicFile::TakeUp(target, ".manifest", resumption.keep,
+                             [](const AtomicFile& file) { return file.BeginsWith(kManifestMagic); }));
   AtomicFile& manifest = *writer.manifest_;
+  // A part may hold anything: it is ours when the manifest beside it is, which is why that never is empty from here on.
+  const bool is_ours = manifest.size() > 0;
+  auto part =
+      AtomicFile::TakeUp(target, ".part", resumption.keep, [&](const AtomicFile&) { return is_ours; });
+  if (!part) {
+    if (!is_ours) manifest.Discard();
+    return Fail(std::move(part).error());
+  }
+  writer.file_ = std::move(*part);
   if (resumption.go_on && manifest.size() <= kMaxManifest) {
     std::vector<std::byte> text(manifest.size());
     CMF_CHECK(manifest.ReadAt(0, text));
@@ -112,13 +122,14 @@ Result<Writer> Writer::Resume(const std::filesystem::path& target, Header header
   }
   // Behind the last whole payload lies what was being written, in the head perhaps a header that was not to be; no hash
   // vouches for the padding between payloads.
+  CMF_CHECK(manifest.CutTo(kManifestMagic.size()));
+  CMF_CHECK(manifest.WriteAt(0, AsBytes(kManifestMagic)));
   CMF_CHECK(writer.file_.CutTo(writer.entries_.empty() ? 0 : writer.data_off_ + writer.data_end_));
   if (!writer.entries_.empty()) CMF_CHECK(writer.file_.WriteAt(0, std::vector<std::byte>(writer.data_off_)));
   CMF_CHECK(writer.file_.PadTo(writer.data_off_));
-  CMF_CHECK(manifest.CutTo(0));
   std::string lines = ManifestHead(writer.data_off_, resumption.key);
   for (const DirectoryEntry& entry : writer.entries_) lines += ManifestLine(entry);
-  CMF_CHECK(manifest.Write(AsBytes(lines)));
+  CMF_CHECK(manifest.WriteAt(0, AsBytes(lines)));
   return writer;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "cmf/checked_source.h"
 #include "cmf/rewrite.h"
 #include "convert/defrag_source.h"
 #include "quant/encoding.h"
@@ -96,7 +97,8 @@ Result<DefragReport> DefragFile(const cmf::File& file, const std::string& task, 
     return Fail(ErrorKind::kUsage,
                 fmt::format("{}: task '{}' uses every neuron: nothing would be cut", file.path(), task));
   }
-  CMF_TRY(const DefragSource cut, DefragSource::Create(file, std::move(keep), std::move(dead)));
+  CMF_TRY(const cmf::CheckedSource checked, cmf::CheckedSource::Of(file));
+  CMF_TRY(const DefragSource cut, DefragSource::Create(checked, std::move(keep), std::move(dead)));
   const EncodedCuts source(cut, file, pool);
   report.wider = source.wider();
 

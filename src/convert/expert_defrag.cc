@@ -6,6 +6,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "cmf/checked_source.h"
 #include "cmf/hash64.h"
 #include "cmf/rewrite.h"
 #include "quant/encoding.h"
@@ -135,6 +136,7 @@ class DefraggedExperts final : public TensorSource {
       return Fail(ErrorKind::kNotFound, fmt::format("{}: tensor '{}': not there", path(), name));
     }
     CMF_TRY(TensorView view, file_.Read(from->second.info->name));
+    CMF_CHECK(cmf::CheckPayload(file_, *from->second.info, view.bytes));  // under its new name nobody would
     if (from->second.rows == nullptr) return view;
     return Gather(view, from->second.info->name, *from->second.rows);
   }

@@ -8,6 +8,7 @@
 #include "cmf/hash64.h"
 #include "cmf/in_place_file.h"
 #include "cmf/slot_rewriter.h"
+#include "cmf/verify.h"
 #include "convert/converter.h"
 #include "quant/encoding.h"
 
@@ -73,6 +74,7 @@ Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const Co
   if (file.parts().size() != targets.size())
     return Fail(ErrorKind::kIo,
                 fmt::format("{}: another program is changing this file: try again later", path.string()));
+  for (const cmf::Part& part : file.parts()) CMF_CHECK(cmf::CheckSections(part));
   CMF_TRY(const QuantPlan plan, PlanQuantization(file, options.quant, options.tensor_quant));
   TensorEncoder encoder(file, plan, options.encoders, pool, control);
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "checkpoint/safetensors.h"
+#include "cmf/checked_source.h"
 #include "open/open_source.h"
 #include "open/skill_overlay.h"
 #include "quant/encoding.h"
@@ -145,7 +146,14 @@ Result<std::shared_ptr<const TensorSource>> OpenDonor(const fs::path& path, cons
   }
   CMF_TRY(const OpenedSource source, OpenSource(path));
   for (const std::string& warning : source.warnings) control.Warn(warning);
-  return source.tensors;
+  if (!source.cmf) return source.tensors;
+  struct Checked {  // the one reads from the other
+    std::shared_ptr<const cmf::File> file;
+    cmf::CheckedSource tensors;
+  };
+  CMF_TRY(cmf::CheckedSource tensors, cmf::CheckedSource::Of(*source.cmf));
+  const auto checked = std::make_shared<const Checked>(Checked{source.cmf, std::move(tensors)});
+  return std::shared_ptr<const TensorSource>(checked, &checked->tensors);
 }
 
 Result<Graft> PlanGraft(const cmf::File& backbone, const std::shared_ptr<const TensorSource>& donor,

@@ -1,6 +1,8 @@
 // convert, verify, info and dequant through the program, on good and on bad input.
 #include <sys/stat.h>
 
+#include <limits>
+
 #include "cli/program.h"
 
 namespace cmforge {
@@ -137,16 +139,158 @@ TEST_F(Convert, NamesTensorsThatHoldNanOrPassF16) {
     out.close();
     return folder.string();
   };
-  for (const char* quant : {"q8", "q4t", "q8_2f", "vbit"}) {
-    const Ran nan = ConvertTo(write(std::numeric_limits<float>::quiet_NaN(), 1), "o.cmf", {"--quant", quant});
-    EXPECT_EQ(nan.status, 4) << quant << nan.err;
-    EXPECT_NE(nan.err.find("q_proj.weight"), std::string::npos) << nan.err;
-    EXPECT_FALSE(fs::exists(Path("o.cmf")));
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  for (const char* quant : {"keep", "f32", "f16", "bf16", "q8", "q8_2f", "q4", "q4t", "q4tp", "q2tp", "q1",
+                            "q1p", "q1s", "q1t", "vbit", "vbit_plain"}) {
+    for (const auto& [weight, norm, named] : {std::tuple(nan, 1.0f, "q_proj.weight': 1 values are NaN"),
+                                              {-inf, 1.0f, "q_proj.weight': 1 values are NaN"},
+                                              {0.5f, nan, "model.norm.weight': 1 values are NaN"},
+                                              {0.5f, inf, "model.norm.weight': 1 values are NaN"}}) {
+      const Ran bad = ConvertTo(write(weight, norm), "o.cmf", {"--quant", quant});
+      EXPECT_EQ(bad.status, 4) << quant << bad.err;
+      EXPECT_NE(bad.err.find(named), std::string::npos) << quant << bad.err;
+      EXPECT_EQ(Entries(), 1u) << quant << "nothing but the source";
+    }
+  }
+  for (const char* quant : {"f16", "q8", "q8_2f", "q4", "q4t", "q4tp", "q2tp", "q1", "q1s", "q1t", "vbit"}) {
+    const Ran huge = ConvertTo(write(3e38f, 1), "o.cmf", {"--quant", quant});
+    EXPECT_EQ(huge.status, 4) << quant << huge.err;
+    EXPECT_NE(huge.err.find("3e+38 at row 0 column 1"), std::string::npos) << quant << huge.err;
+    EXPECT_EQ(Entries(), 1u) << quant;
   }
   const Ran wide = ConvertTo(write(0.5f, 70000.0f), "o.cmf");
-  EXPECT_EQ(wide.status, 2) << wide.err;  // a wider encoding helps
-  EXPECT_NE(wide.err.find("model.norm.weight"), std::string::npos) << wide.err;
+  EXPECT_EQ(wide.status, 4) << wide.err;
+  EXPECT_NE(wide.err.find(
+                "model.norm.weight': 1 numbers do not fit f16, which ends at 65504, the largest is 70000"),
+            std::string::npos)
+      << wide.err;
   EXPECT_EQ(ConvertTo(write(0.5f, 70000.0f), "o.cmf", {"--quant", "f32"}).status, 0);
+  EXPECT_EQ(ConvertTo(write(3e38f, 1), "o.cmf", {"--quant", "bf16"}).status, 0);
+}
+
+// The names an output's work grows under: the source itself, and what somebody else keeps there.
+TEST_F(Convert, NeverWritesOverTheSourceOrFilesOfOthersBesideTheOutput) {
+  ASSERT_EQ(ConvertTo(Data("odd-ffn-width"), "m.cmf").status, 0);
+  const std::string model = Slurp(Path("m.cmf"));
+  for (const char* suffix : {".part", ".manifest"}) {
+    for (const bool resumes : {false, true}) {
+      const std::string name = std::string("v.cmf") + suffix;
+      const std::vector<std::string> more =
+          resumes ? std::vector<std::string>{"--resume"} : std::vector<std::string>();
+      fs::copy_file(Path("m.cmf"), Path(name));
+      const Ran source = ConvertTo(Path(name), "v.cmf", more);
+      EXPECT_EQ(source.status, 2) << name << source.err;
+      EXPECT_NE(source.err.find(name + ": is part of the source"), std::string::npos) << source.err;
+      EXPECT_EQ(Slurp(Path(name)), model);
+      fs::create_symlink(Path("v.cmf"), Path("link.cmf"));
+      EXPECT_EQ(ConvertTo(Path(name), "link.cmf", more).status, 2) << name;
+      EXPECT_EQ(Slurp(Path(name)), model);
+      fs::remove(Path("link.cmf"));
+      for (const std::string& content : {model, std::string("a note")}) {
+        std::ofstream(Path(name), std::ios::binary) << content;
+        const Ran other = ConvertTo(Data("odd-ffn-width"), "v.cmf", more);
+        EXPECT_EQ(other.status, 2) << name << other.err;
+        EXPECT_NE(other.err.find(Path(name)), std::string::npos) << other.err;
+        EXPECT_EQ(std::count(other.err.begin(), other.err.end(), '\n'), 1) << other.err;
+        EXPECT_EQ(Slurp(Path(name)), content);
+        EXPECT_EQ(Entries(), 2u) << name;
+      }
+      fs::remove(Path(name));
+    }
+  }
+  // Commands whose work has no name leave such files alone, and may read from them.
+  fs::copy_file(Path("m.cmf"), Path("v.cmf.part"));
+  std::ofstream(Path("v.cmf.manifest")) << "a note";
+  EXPECT_EQ(Run({"requant", Path("v.cmf.part"), "--quant", "q4t", "-o", Path("v.cmf")}).status, 0);
+  EXPECT_EQ(Run({"compact", Path("v.cmf.part"), "-o", Path("v.cmf")}).status, 0);
+  EXPECT_EQ(Slurp(Path("v.cmf.part")), model);
+  EXPECT_EQ(Slurp(Path("v.cmf.manifest")), "a note");
+  // Shards have such names each, packages one.
+  std::ofstream(Path("s-00001-of-00002.cmf.part")) << "a note";
+  const Ran shards = ConvertTo(Data("odd-ffn-width"), "s", {"--shard-max-gb", "9e-5"});
+  if (fs::exists(Path("s-00001-of-00002.cmf"))) ADD_FAILURE() << shards.out;
+  EXPECT_EQ(Slurp(Path("s-00001-of-00002.cmf.part")), "a note");
+  const std::string qwen = std::string(CMFORGE_TEST_DATA) + "/engine/qwen3_yarn";
+  std::ofstream(Path("p.part")) << "a note";
+  const Ran package = Run({"coreml", "convert", "--model", qwen, "--output", Path("p"), "--form", "mlpackage",
+                           "--context-length", "32", "--batch-size", "4", "--lut-ffn", "4"});
+  EXPECT_EQ(package.status, 2) << package.err;
+  EXPECT_NE(package.err.find("p.part"), std::string::npos) << package.err;
+  EXPECT_EQ(Slurp(Path("p.part")), "a note");
+  EXPECT_FALSE(fs::exists(Path("p")));
+}
+
+TEST_F(Convert, AnOutputInTheSourcesFolderIsTheSameQuestionEveryTime) {
+  fs::copy(Data("odd-ffn-width"), folder_ / "d");
+  for (const char* name : {"d/x.cmf", "d/x", "d/x.json"}) {
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(ConvertTo(Path("d"), name).status, 0) << name << i;
+  }
+  for (const char* name : {"d/model.safetensors", "d/config.json", "d/tokenizer.json", "d/new.safetensors",
+                           "d/chat_template.jinja"}) {
+    const std::string before = Slurp(Path(name));
+    for (int i = 0; i < 2; ++i) {
+      const Ran ran = ConvertTo(Path("d"), name);
+      EXPECT_EQ(ran.status, 2) << name << ran.err;
+      EXPECT_NE(ran.err.find("part of the source"), std::string::npos) << ran.err;
+    }
+    EXPECT_EQ(Slurp(Path(name)), before);
+  }
+  fs::create_symlink(Path("d/config.json"), Path("link"));
+  EXPECT_EQ(ConvertTo(Path("d"), "link").status, 2);
+  const std::string qwen = std::string(CMFORGE_TEST_DATA) + "/engine/qwen3_yarn";
+  fs::copy(qwen, folder_ / "q");
+  for (int i = 0; i < 2; ++i) {
+    const Ran package = Run({"coreml", "convert", "--model", Path("q"), "--output", Path("q/package"),
+                             "--form", "mlpackage", "--context-length", "32", "--batch-size", "4"});
+    EXPECT_EQ(package.status, 0) << i << package.err;
+  }
+}
+
+// Every payload and every section with a hash, by every command that writes a new file from it.
+TEST_F(Convert, PassesNoDamageOn) {
+  const std::string good = std::string(CMFORGE_TEST_DATA) + "/cmf/rs-qwen3-q8.cmf",
+                    masks = std::string(CMFORGE_TEST_DATA) + "/cmf/py-tiny-q4_block-masks.cmf";
+  for (const std::string& source : {good, masks}) {
+    const std::string bytes = Slurp(source);
+    const Json info = Run({"info", source, "--json"}).json();
+    std::vector<std::pair<std::string, size_t>> places;
+    for (const Json& tensor : info["tensors"]) {
+      places.emplace_back("tensor '" + tensor["name"].get<std::string>() + "'",
+                          tensor["offset"].get<size_t>());
+      if (places.size() == 3) break;
+    }
+    for (const Json& section : info["sections"]) {
+      const std::string name = section["name"];
+      if ((name == "vocab" || name == "masks") && section["length"].get<size_t>() > 0)
+        places.emplace_back(name, section["offset"].get<size_t>() + section["length"].get<size_t>() - 1);
+    }
+    ASSERT_GT(places.size(), 3u) << info["sections"];
+    for (const auto& [what, offset] : places) {
+      std::string damaged = bytes;
+      damaged.at(offset) = static_cast<char>(damaged[offset] ^ 1);
+      std::ofstream(Path("bad.cmf"), std::ios::binary) << damaged;
+      for (const std::vector<std::string>& command :
+           {std::vector<std::string>{"convert", "--model", Path("bad.cmf"), "--quant", "keep", "-o",
+                                     Path("o.cmf")},
+            {"convert", "--model", Path("bad.cmf"), "--quant", "q8_2f", "-o", Path("o.cmf")},
+            {"requant", Path("bad.cmf"), "--tensor-quant", "*norm*=f32", "-o", Path("o.cmf")},
+            {"shard", Path("bad.cmf"), "--output-prefix", Path("o"), "--shard-max-gb", "1"},
+            {"compact", Path("bad.cmf"), "-o", Path("o.cmf")}}) {
+        const Ran ran = Run(command);
+        EXPECT_EQ(ran.status, 4) << command[0] << what << ran.err;
+        EXPECT_NE(ran.err.find(what), std::string::npos) << command[0] << ran.err;
+        EXPECT_EQ(Entries(), 1u) << command[0] << what;
+      }
+      if (what.starts_with("tensor")) continue;
+      for (const std::vector<std::string>& command :
+           {std::vector<std::string>{"requant", Path("bad.cmf"), "--tensor-quant", "*proj*=q1", "--in-place"},
+            {"mask", "remove", Path("bad.cmf"), "coding"}}) {
+        const Ran ran = Run(command);
+        EXPECT_NE(ran.status, 0) << command[0] << what;
+        EXPECT_EQ(Slurp(Path("bad.cmf")), damaged) << command[0] << what;
+      }
+    }
+  }
 }
 
 TEST_F(Convert, InfoAndDequantAgreeWithTheFile) {

@@ -210,6 +210,43 @@ TEST_F(Interrupted, ASourceThatChangesMeanwhileIsNoticed) {
   EXPECT_LT(n, kMostCalls);
 }
 
+TEST_F(Interrupted, ASourceThatIsEmptiedMeanwhileLeavesNothingUnlessItIsToBeResumed) {
+  const std::string out = Path("out/o.cmf"), weights = Path("source/model.safetensors");
+  const auto source_anew = [&] {
+    fs::remove_all(folder_ / "source");
+    fs::copy(kCheckpoint, folder_ / "source");
+    fs::permissions(weights, fs::perms::owner_all);
+  };
+  const auto emptied = [&](std::vector<std::string> arguments, int n) {
+    return Run(arguments, "",
+               {"LD_PRELOAD=" + shim_.string(), "FAULT=empty", "FAULT_AT=" + std::to_string(n),
+                "FAULT_PATH=" + weights});
+  };
+  std::vector<std::string> convert = {"convert", "-q", "--model", Path("source"), "--output", out};
+  for (const bool is_set : {false, true}) {
+    if (is_set) convert.insert(convert.end(), {"--shard-max-gb", "2e-5"});
+    int struck = 0;
+    for (int n = 1; n < 40; n += 3) {
+      Clear();
+      source_anew();
+      std::ofstream(out) << "precious";
+      const Ran ran = emptied(convert, n);
+      if (ran.status == 0) break;
+      ASSERT_EQ(ran.status, 6) << n << ran.err;
+      struck += ran.err.find("became shorter") != std::string::npos ? 1 : 0;
+      ASSERT_EQ(Names(), std::set<std::string>{"o.cmf"}) << n << ran.err;
+      ASSERT_EQ(Slurp(out), "precious") << n;
+    }
+    EXPECT_GT(struck, 2) << "by the signal itself";
+  }
+  convert.resize(6);
+  convert.push_back("--resume");
+  Clear();
+  source_anew();
+  ASSERT_EQ(emptied(convert, 12).status, 6);
+  EXPECT_EQ(Names(), (std::set<std::string>{"o.cmf.manifest", "o.cmf.part"}));
+}
+
 TEST_F(Interrupted, ASetOrAFolderAppearsWholeOrNotAtAll) {
   for (const char* fault : {"kill", "full"}) {
     for (int n = 1; n < kMostCalls; ++n) {

@@ -50,6 +50,47 @@ TEST_F(Usage, WrongUsageIsOneLineAndTwo) {
   }
 }
 
+// An unset variable of a shell must not become the built-in model.
+TEST_F(Usage, AnEmptyNameIsNoModel) {
+  const std::string model = std::string(CMFORGE_TEST_DATA) + "/cmf/rs-qwen3-q8.cmf", out = Path("o.cmf");
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"convert", "--model", "", "-o", out},
+                                                {"requant", "", "--quant", "q8", "-o", out},
+                                                {"run", "", "--prompt", "x"},
+                                                {"chat", ""},
+                                                {"info", ""},
+                                                {"verify", ""},
+                                                {"dequant", "", "--all", "--out", out},
+                                                {"ppl", "", "--file", model},
+                                                {"ppl", model, "--against", "", "--file", model},
+                                                {"bench", ""},
+                                                {"logits", "", "--tokens", "1"},
+                                                {"generate", "", "--tokens", "1"},
+                                                {"tokenize", "", "--text", "x"},
+                                                {"detokenize", "", "--tokens", "1"},
+                                                {"template", "", "--messages", model},
+                                                {"export", "", "-o", out},
+                                                {"coreml", "convert", "--model", "", "-o", out},
+                                                {"coreml", "check", "", "--hf", model},
+                                                {"coreml", "check", model, "--hf", ""},
+                                                {"compact", "", "-o", out},
+                                                {"shard", "", "--output-prefix", out, "--shard-max-gb", "1"},
+                                                {"unshard", "", "-o", out},
+                                                {"defrag", "", "--task", "x", "-o", out},
+                                                {"diff", "", model},
+                                                {"diff", model, ""},
+                                                {"mask", "list", ""},
+                                                {"skill", "list", ""},
+                                                {"skill", "export", model, "--base", "", "-o", out},
+                                                {"sign", "", "--key", model}}) {
+    const Ran ran = Run(wrong);
+    EXPECT_EQ(ran.status, 2) << wrong[0] << ' ' << wrong[1] << ran.err << ran.out;
+    EXPECT_NE(ran.err.find("empty name"), std::string::npos) << wrong[0] << ' ' << wrong[1] << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_FALSE(std::filesystem::exists(out)) << wrong[0];
+  }
+  EXPECT_EQ(Run({"tokenize", model, "--text", ""}).status, 0) << "an empty text is one";
+}
+
 TEST_F(Usage, MissingFilesAreThree) {
   for (const std::vector<std::string>& wrong :
        {std::vector<std::string>{"info", Path("none.cmf")},

@@ -77,7 +77,7 @@ TEST_F(ResumedWrite, NoDamageOfTheLeftoversGetsIn) {
     Write(kAll, kKept);
     ASSERT_EQ(ReadAll(path_), fresh_) << "byte " << i << " of the part";
   }
-  for (size_t i = 0; i < good_manifest.size(); i += 3) {
+  for (size_t i = kManifestMagic.size(); i < good_manifest.size(); i += 3) {
     std::vector<std::byte> bad = good_manifest;
     bad[i] ^= std::byte{0x01};
     WriteAll(part, good_part);
@@ -85,11 +85,61 @@ TEST_F(ResumedWrite, NoDamageOfTheLeftoversGetsIn) {
     Write(kAll, kKept);
     ASSERT_EQ(ReadAll(path_), fresh_) << "byte " << i << " of the manifest";
   }
-  for (size_t size = 0; size < good_manifest.size(); size += 7) {
+  for (size_t size = 1; size < good_manifest.size(); size += 7) {
     WriteAll(part, Bytes(good_part).first(good_part.size() * size / good_manifest.size()));
     WriteAll(manifest, Bytes(good_manifest).first(size));
     Write(kAll, kKept);
     ASSERT_EQ(ReadAll(path_), fresh_) << "cut at " << size;
+  }
+}
+
+TEST_F(ResumedWrite, LeavesFilesOfOthersUnderItsNamesAlone) {
+  const fs::path part = folder_ / "m.cmf.part", manifest = folder_ / "m.cmf.manifest";
+  Write(3, kKept);
+  const std::vector<std::byte> our_part = ReadAll(part), our_manifest = ReadAll(manifest);
+  const auto as_bytes = [](std::string_view text) {
+    const Bytes bytes = AsBytes(text);
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  const std::vector<std::byte> text = as_bytes("mine"), json = as_bytes(R"({"data":1,"key":"x"})"), none;
+  struct Case {
+    const std::vector<std::byte>*part, *manifest;  // null: not there
+    const char* named;
+  };
+  for (const Case& c : {Case{&text, nullptr, "m.cmf.part"}, Case{&fresh_, nullptr, "m.cmf.part"},
+                        Case{&our_part, nullptr, "m.cmf.part"}, Case{&text, &none, "m.cmf.part"},
+                        Case{nullptr, &text, "m.cmf.manifest"}, Case{nullptr, &json, "m.cmf.manifest"},
+                        Case{&our_part, &fresh_, "m.cmf.manifest"}, Case{&none, &text, "m.cmf.manifest"}}) {
+    for (const bool keep : {false, true}) {
+      for (const auto& [path, content] : {std::pair(part, c.part), std::pair(manifest, c.manifest)}) {
+        fs::remove(path);
+        if (content != nullptr) WriteAll(path, *content);
+      }
+      const auto writer =
+          Writer::Resume(path_, contents_.header, contents_.names, {.key = 7, .go_on = keep, .keep = keep});
+      ASSERT_FALSE(writer) << c.named;
+      EXPECT_EQ(writer.error().kind, ErrorKind::kUsage);
+      EXPECT_NE(writer.error().message.find(c.named), std::string::npos) << writer.error().message;
+      for (const auto& [path, content] : {std::pair(part, c.part), std::pair(manifest, c.manifest)}) {
+        if (content != nullptr && !content->empty()) {
+          EXPECT_EQ(ReadAll(path), *content) << path;
+        } else {
+          EXPECT_TRUE(content != nullptr || !fs::exists(path)) << path;
+        }
+      }
+    }
+  }
+  fs::remove(part);
+  fs::create_directory(part);
+  EXPECT_FALSE(Writer::Resume(path_, contents_.header, contents_.names, kKept));
+  fs::remove(part);
+  // What is ours at any moment: both new, a manifest whose first line is torn, a part that became the file.
+  for (const size_t size : {size_t{0}, size_t{1}, kManifestMagic.size(), our_manifest.size()}) {
+    WriteAll(manifest, Bytes(our_manifest).first(size));
+    if (size > 0) WriteAll(part, our_part);
+    Write(kAll, kKept);
+    EXPECT_EQ(ReadAll(path_), fresh_) << size;
+    EXPECT_EQ(Entries(), 1u);
   }
 }
 

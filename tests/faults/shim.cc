@@ -1,6 +1,6 @@
 // Preloaded into the program by tests: the FAULT_AT-th call that changes a file (write, pwrite, ftruncate, fsync, linkat,
 // rename, unlink) does what FAULT says: "kill", "term" and "hup" send the process that signal, "full" fails as a full disk does,
-// "touch" gives the file FAULT_PATH another time of change.
+// "touch" gives the file FAULT_PATH another time of change, "empty" takes all its bytes.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -30,6 +30,10 @@ bool Strike() {
   if (std::strcmp(what, "touch") == 0) {
     const timespec times[] = {{12345, 0}, {12345, 0}};
     if (::utimensat(AT_FDCWD, std::getenv("FAULT_PATH"), times, 0) != 0) std::abort();
+    return false;
+  }
+  if (std::strcmp(what, "empty") == 0) {
+    if (::truncate(std::getenv("FAULT_PATH"), 0) != 0) std::abort();
     return false;
   }
   ::kill(::getpid(), std::strcmp(what, "kill") == 0  ? SIGKILL

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/empty_arguments.h"
 #include "cli/environment.h"
 #include "cli/signals.h"
 #include "kernels/isa.h"
@@ -63,6 +64,10 @@ int Run(int argc, char** argv) {
   if (const auto isa = ParseIsa(cli.common.isa); !isa) {
     PrintError(fmt::format("--isa: {}", isa.error().message));
     return ExitCode(isa.error().kind);
+  }
+  if (const auto named = RefuseEmptyModels(cli.app); !named) {
+    PrintError(named.error().message);
+    return ExitCode(named.error().kind);
   }
   InstallSignalHandlers();
   const auto result = cli.action();

@@ -36,7 +36,8 @@ mil::Sha256Digest HashOf(const RecordHeader& header, Bytes behind) {
 Result<WeightJournal> WeightJournal::Open(const std::filesystem::path& path, std::string_view identity,
                                           bool resume) {
   WeightJournal journal;
-  CMF_TRY(journal.file_, AtomicFile::TakeUp(path, "", resume));
+  CMF_TRY(journal.file_, AtomicFile::TakeUp(path, "", resume,
+                                            [](const AtomicFile& file) { return file.BeginsWith(kMagic); }));
   const mil::Sha256Digest digest = mil::Sha256Of(AsBytes(identity));
   std::vector<std::byte> head(kHeadBytes);
   std::ranges::copy(AsBytes(kMagic), head.begin());
