@@ -384,7 +384,7 @@ TEST(CompressedPackage, DamagedWorkIsDoneAgain) {
   request.resume = true;
   const auto size = leave_work();
   ASSERT_GT(size, 5000u);
-  for (const int64_t at : {int64_t{3}, int64_t{20}, int64_t{44}, int64_t{60}, int64_t{110}, int64_t{1000},
+  for (const int64_t at : {int64_t{20}, int64_t{44}, int64_t{60}, int64_t{110}, int64_t{1000},
                            static_cast<int64_t>(size) - 1, int64_t{-7}, int64_t{-3000}}) {
     fs::remove(scratch / "package.part");
     ASSERT_EQ(leave_work(), size);
@@ -402,6 +402,17 @@ TEST(CompressedPackage, DamagedWorkIsDoneAgain) {
     EXPECT_EQ(AllFiles(scratch / "package"), AllFiles(scratch / "wanted")) << at;
     fs::remove_all(scratch / "package");
   }
+  // What does not begin as our work does is somebody else's.
+  std::ofstream(scratch / "package.part") << "a download of mine";
+  for (const bool resume : {false, true}) {
+    request.resume = resume;
+    const auto report = Write(request, scratch / "package");
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::kUsage);
+    EXPECT_NE(report.error().message.find("package.part"), std::string::npos) << report.error().message;
+  }
+  EXPECT_EQ(fs::file_size(scratch / "package.part"), 18u);
+  EXPECT_FALSE(fs::exists(scratch / "package"));
 }
 
 TEST(ChooseWider, TakesWhatGainsMostPerBitWithinTheAverage) {
