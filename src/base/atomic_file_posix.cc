@@ -7,8 +7,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -77,17 +75,15 @@ Error CreateError(const std::filesystem::path& target, int error) {
           fmt::format("{}: cannot create: {}", target.string(), SystemFault(error))};
 }
 
-// A process that is killed between giving its file a temporary name and the real one leaves the former behind.
+// A process that is killed leaves the temporary name behind: between that and the real one, or at any time where files
+// must have a name.
 void RemoveLeftovers(const std::filesystem::path& target) {
   std::error_code ignored;
-  const std::string prefix = target.filename().string() + ".tmp-";
+  const std::string wanted = target.filename().string();
   std::vector<std::filesystem::path> leftovers;
   for (const auto& entry : std::filesystem::directory_iterator(Folder(target), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    pid_t pid = 0;
-    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), pid);
-    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+    if (IsLeftover(entry.path().filename().string(), wanted) && !entry.is_directory(ignored))
+      leftovers.push_back(entry.path());
   }
   for (const auto& path : leftovers) std::filesystem::remove(path, ignored);
 }
@@ -98,6 +94,7 @@ Result<AtomicFile> AtomicFile::Create(const std::filesystem::path& target) {
   static std::atomic<int> counter{0};  // only makes names of one process differ
   AtomicFile file;
   CMF_TRY(file.target_, RealTarget(target));
+  RemoveLeftovers(file.target_);
   file.temporary_ = file.target_;
   file.temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
 #ifdef O_TMPFILE
@@ -189,7 +186,6 @@ Result<void> AtomicFile::ReadAt(uint64_t offset, std::span<std::byte> out) const
 Result<void> AtomicFile::Commit() {
   if (::fsync(fd_) != 0) return Fail(WriteError(errno));
   if (is_unnamed_) {
-    RemoveLeftovers(target_);  // here temporary names live for a moment only
     // A link cannot replace an existing file, a rename can: so first a temporary name, then the real one.
     const std::string self = fmt::format("/proc/self/fd/{}", fd_);
     if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <set>
 #include <string>
 
@@ -47,6 +50,22 @@ void RemoveUnfinished() {
     if (i == kMostTries) return;
   }
   for (const std::string& name : Names()) ::unlink(name.c_str());
+}
+
+bool IsLeftover(std::string_view name, std::string_view target) {
+  constexpr std::string_view kMark = ".tmp-";
+  if (!name.starts_with(target)) return false;
+  name.remove_prefix(target.size());
+  if (!name.starts_with(kMark)) return false;
+  name.remove_prefix(kMark.size());
+  const char* const end = name.data() + name.size();
+  pid_t pid = 0;
+  int number = 0;
+  const auto [dash, is_no_pid] = std::from_chars(name.data(), end, pid);
+  if (is_no_pid != std::errc() || dash == end || *dash != '-') return false;
+  const auto [last, is_no_number] = std::from_chars(dash + 1, end, number);
+  if (is_no_number != std::errc() || last != end || pid <= 0 || number < 0) return false;
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace cmforge

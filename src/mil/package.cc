@@ -3,12 +3,10 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <set>
 
 #include "base/links.h"
+#include "base/unfinished.h"
 #include "mil/analysis.h"
 #include "mil/compiled.h"
 #include "mil/manifest.h"
@@ -128,15 +126,13 @@ namespace {
 /// A process that was killed leaves its staging folder behind, and between two renames the old one under its name.
 void RemoveLeftovers(const fs::path& target) {
   std::error_code ignored;
-  const std::string prefix = target.filename().string() + ".tmp-";
+  const std::string wanted = target.filename().string();
   std::vector<fs::path> leftovers;
   const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !entry.is_directory(ignored)) continue;
-    pid_t pid = 0;
-    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), pid);
-    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+    const fs::path name = entry.path().filename();
+    const std::string temporary = (name.extension() == ".old" ? name.stem() : name).string();
+    if (IsLeftover(temporary, wanted) && entry.is_directory(ignored)) leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) {
     if (path.extension() == ".old" && !fs::exists(target, ignored)) {
