@@ -17,14 +17,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto stats = ReadChannelStats(path);
   std::filesystem::remove(path);
   if (!stats) return 0;
-  for (const auto& [name, mean] : stats->mean_square) {
-    for (const float value : mean) {
-      if (!std::isfinite(value) || value < 0) abort();
+  for (const auto* part : {&stats->mean_square, &stats->row_weight}) {
+    for (const auto& [name, values] : *part) {
+      for (const float value : values) {
+        if (!std::isfinite(value) || value < 0) abort();
+      }
     }
   }
   if (!WriteChannelStats(path, *stats)) abort();
   const auto again = ReadChannelStats(path);
   std::filesystem::remove(path);
-  if (!again || again->mean_square != stats->mean_square || again->tokens != stats->tokens) abort();
+  if (!again || again->mean_square != stats->mean_square || again->row_weight != stats->row_weight ||
+      again->tokens != stats->tokens)
+    abort();
   return 0;
 }

@@ -2,9 +2,9 @@
 #include "convert/export.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 
+#include "checkpoint/side_files.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_argument.h"
@@ -20,18 +20,6 @@ struct Options {
   ModelArgument model;
   std::string output, dtype = "bf16", skill, task;
 };
-
-// What a checkpoint folder has besides weights and config.json.
-constexpr std::array kSideFiles = {"tokenizer.json",
-                                   "tokenizer_config.json",
-                                   "special_tokens_map.json",
-                                   "added_tokens.json",
-                                   "vocab.json",
-                                   "merges.txt",
-                                   "tokenizer.model",
-                                   "chat_template.jinja",
-                                   "chat_template.json",
-                                   "generation_config.json"};
 
 Result<std::vector<std::pair<std::string, MappedFile>>> SideFiles(const OpenedSource& source) {
   std::vector<std::pair<std::string, MappedFile>> files;

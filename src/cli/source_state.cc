@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/links.h"
+#include "checkpoint/side_files.h"
 #include "cli/model_argument.h"
 
 namespace cmforge::cli {
@@ -14,20 +15,8 @@ namespace fs = std::filesystem;
 
 // What a folder is read for; an output that grows beside it is none of it.
 constexpr std::array kRead = {".safetensors", ".json", ".jinja", ".npy", ".txt", ".model"};
-// Its files by name, beside the weights, and those of a package beside its parts, which are folders.
-constexpr std::array kInputs = {"config.json",
-                                "generation_config.json",
-                                "tokenizer.json",
-                                "tokenizer_config.json",
-                                "special_tokens_map.json",
-                                "added_tokens.json",
-                                "vocab.json",
-                                "merges.txt",
-                                "tokenizer.model",
-                                "chat_template.jinja",
-                                "chat_template.json",
-                                "model.safetensors.index.json",
-                                "meta.yaml"};
+// Its files by name, beside the weights and kSideFiles; of a package beside its parts, which are folders.
+constexpr std::array kInputs = {"config.json", "model.safetensors.index.json", "meta.yaml"};
 
 bool IsRead(const fs::path& path) {
   return std::find(kRead.begin(), kRead.end(), path.extension().string()) != kRead.end();
@@ -48,8 +37,9 @@ bool IsPartOf(const OpenedSource& source, const fs::path& target) {
   }
   if (source.format != SourceFormat::kCheckpoint && !source.package) return false;
   const auto is_input = [](const fs::path& path) {
-    return path.extension() == ".safetensors" ||
-           std::find(kInputs.begin(), kInputs.end(), path.filename().string()) != kInputs.end();
+    const std::string name = path.filename().string();
+    return path.extension() == ".safetensors" || std::ranges::find(kInputs, name) != kInputs.end() ||
+           std::ranges::find(kSideFiles, name) != kSideFiles.end();
   };
   const fs::path real = FollowLinks(target);
   const fs::path folder = real.has_parent_path() ? real.parent_path() : fs::path(".");

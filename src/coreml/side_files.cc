@@ -8,22 +8,13 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/side_files.h"
 
 namespace cmforge::coreml {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCopied[] = {"tokenizer.json",
-                                   "tokenizer_config.json",
-                                   "special_tokens_map.json",
-                                   "added_tokens.json",
-                                   "vocab.json",
-                                   "merges.txt",
-                                   "tokenizer.model",
-                                   "generation_config.json",
-                                   "chat_template.jinja",
-                                   "chat_template.json"};
 constexpr uint64_t kMaxConfigBytes = 32 << 20;
 
 class SideFiles {
@@ -51,7 +42,7 @@ class SideFiles {
 
   Result<void> CopyAll() {
     std::error_code error;
-    for (const char* name : kCopied) {
+    for (const char* name : kSideFiles) {
       const fs::path from = source_.checkpoint / name;
       if (!fs::exists(from, error)) continue;
       CMF_TRY(const MappedFile file, MappedFile::Open(from));
@@ -210,7 +201,7 @@ class SideFiles {
 
 bool IsSideFile(std::string_view name) {
   return name == "config.json" ||
-         std::find(std::begin(kCopied), std::end(kCopied), name) != std::end(kCopied);
+         std::find(std::begin(kSideFiles), std::end(kSideFiles), name) != std::end(kSideFiles);
 }
 
 Result<std::vector<std::string>> WriteSideFiles(const PackageSource& source, const fs::path& folder) {
