@@ -29,10 +29,14 @@ struct alignas(64) Products {
   int32_t at[kTileRows][kTileTokens];
 };
 
-/// The stream of tile products: by tile of tokens, tile of rows, group in the order of GroupOrder.
+/// The stream of tile products: by tile of tokens, tile of rows, group in the order of GroupOrder. Its phase, the number
+/// of products begun modulo four, says which registers and which memory are next; callers know it when they are
+/// compiled, so that nothing is decided between products.
 template <bool kIsSigned>
 class Stream {
  public:
+  static constexpr int kFirstPhase = kAhead % kRing;
+
   Stream(const Block& block, const TokenGroup* x, int64_t token_tiles)
       : groups_(block.groups),
         row_tiles_((block.rows + kTileRows - 1) / kTileRows),
@@ -40,25 +44,29 @@ class Stream {
         groups_left_(groups_),
         first_codes_(block.codes),
         codes_(block.codes),
-        x_(x),
-        ahead_(block.ahead.at),
-        ahead_end_(ahead_ + block.ahead.bytes),
-        ahead_step_(block.ahead.bytes / (tiles_left_ * groups_) + 1) {
-    for (int64_t i = 0; i < kAhead; ++i) Issue();
+        x_(x) {
+    static_assert(kAhead == 5);
+    Issue<0>();
+    Issue<1>();
+    Issue<2>();
+    Issue<3>();
+    Issue<0>();
   }
 
   /// The next product; it stays until another one is taken.
+  template <int kPhase>
   CMFORGE_INLINE const Products& Take() {
-    Issue();
-    return ring_[(issued_ - kAhead - 1) % kRing];
+    Issue<kPhase>();
+    return ring_[(kPhase + 2 * kRing - kAhead) % kRing];
   }
 
  private:
   /// Begins a product and stores the one that was begun three before.
+  template <int kPhase>
   CMFORGE_INLINE void Issue() {
     _tile_loadd(CMFORGE_ROWS_TILE, codes_, kGroupSize);
     _tile_loadd(CMFORGE_TOKENS_TILE, x_->q, 64);
-    int32_t* to = ring_[(issued_ - kInRegisters) % kRing].at[0];
+    int32_t* to = ring_[(kPhase + kRing - kInRegisters) % kRing].at[0];
 #define CMFORGE_BEGIN_AND_STORE(sums, older)                    \
   _tile_zero(sums);                                             \
   if constexpr (kIsSigned) {                                    \
@@ -67,25 +75,16 @@ class Stream {
     _tile_dpbusd(sums, CMFORGE_ROWS_TILE, CMFORGE_TOKENS_TILE); \
   }                                                             \
   _tile_stored(older, to, 64)
-    switch (issued_ % 4) {
-      case 0:
-        CMFORGE_BEGIN_AND_STORE(3, 4);
-        break;
-      case 1:
-        CMFORGE_BEGIN_AND_STORE(4, 5);
-        break;
-      case 2:
-        CMFORGE_BEGIN_AND_STORE(5, 6);
-        break;
-      default:
-        CMFORGE_BEGIN_AND_STORE(6, 3);
-        break;
+    if constexpr (kPhase == 0) {
+      CMFORGE_BEGIN_AND_STORE(3, 4);
+    } else if constexpr (kPhase == 1) {
+      CMFORGE_BEGIN_AND_STORE(4, 5);
+    } else if constexpr (kPhase == 2) {
+      CMFORGE_BEGIN_AND_STORE(5, 6);
+    } else {
+      CMFORGE_BEGIN_AND_STORE(6, 3);
     }
 #undef CMFORGE_BEGIN_AND_STORE
-    // A little of the next block's bytes with every product.
-    ahead_wanted_ += ahead_step_;
-    for (; ahead_wanted_ > 0 && ahead_ < ahead_end_; ahead_ += 64, ahead_wanted_ -= 64) PrefetchLine(ahead_);
-    ++issued_;
     codes_ += kTileGroupBytes;
     ++x_;
     if (--groups_left_ == 0) NextTile();
@@ -106,38 +105,80 @@ class Stream {
   const int64_t groups_, row_tiles_;
   int64_t tiles_left_, groups_left_;  // the present ones included
   int64_t row_tile_ = 0;
-  uint64_t issued_ = 0;
   const uint8_t *first_codes_, *codes_;
   const TokenGroup* x_;
-  const std::byte *ahead_, *ahead_end_;
-  const int64_t ahead_step_;
-  int64_t ahead_wanted_ = 0;
   Products ring_[kRing];
 };
 
+/// Bytes that are wanted later, asked for a little at a time.
+class Prefetcher {
+ public:
+  Prefetcher(Ahead ahead, int64_t steps)
+      : at_(ahead.at), end_(ahead.at + ahead.bytes), step_(ahead.bytes / steps + 1) {}
+  CMFORGE_INLINE void Step() {
+    wanted_ += step_;
+    for (; wanted_ > 0 && at_ < end_; at_ += 64, wanted_ -= 64) PrefetchLine(at_);
+  }
+
+ private:
+  const std::byte *at_, *end_;
+  int64_t step_, wanted_ = 0;
+};
+
+/// Adds the stream's next product to sums of 16 rows and tokens.
+template <Scaling kScaling, int kPhase, class Stream>
+CMFORGE_INLINE void AddGroup(Stream& stream, const float* scales, const TokenGroup& x,
+                             __m512 (&acc)[kTileRows]) {
+  const Products& products = stream.template Take<kPhase>();
+  const __m512 x_scale = _mm512_load_ps(x.scale);
+  const __m512i minus_zero = _mm512_load_si512(x.minus_zero);
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+    __m512i sum = _mm512_load_si512(products.at[r]);
+    if constexpr (kScaling == Scaling::kByGroupFromZeroPoint) sum = _mm512_add_epi32(sum, minus_zero);
+    __m512 scale = x_scale;
+    if constexpr (kScaling != Scaling::kByToken)
+      scale = _mm512_mul_ps(_mm512_set1_ps(scales[kPartials * r]), x_scale);
+    acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, acc[r]);
+  }
+}
+
+/// `phase`: the stream's, before and after.
 template <Scaling kScaling, class Stream>
 CMFORGE_INLINE void Tile(Stream& stream, const float* scales, const TokenGroup* x, int64_t groups,
-                         Sums& sums) {
+                         Prefetcher& ahead, int& phase, Sums& sums) {
   for (int turn = 0; turn < kPartials; ++turn) {
     const int64_t p = kOrder[turn];
     __m512 acc[kTileRows];
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) acc[r] = _mm512_setzero_ps();
-    int64_t scale_at = ScaleOffset(p);
-    for (int64_t g = p; g < groups; g += kPartials, ++x, scale_at += kUnitScales) {
-      const Products& products = stream.Take();
-      const __m512 x_scale = _mm512_load_ps(x->scale);
-      const __m512i minus_zero = _mm512_load_si512(x->minus_zero);
-#pragma GCC unroll 16
-      for (int r = 0; r < kTileRows; ++r) {
-        __m512i sum = _mm512_load_si512(products.at[r]);
-        if constexpr (kScaling == Scaling::kByGroupFromZeroPoint) sum = _mm512_add_epi32(sum, minus_zero);
-        __m512 scale = x_scale;
-        if constexpr (kScaling != Scaling::kByToken)
-          scale = _mm512_mul_ps(_mm512_set1_ps(scales[scale_at + kPartials * r]), x_scale);
-        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, acc[r]);
+    const float* scales_at = scales + ScaleOffset(p);
+    int64_t left = (groups - p + kPartials - 1) / kPartials;
+    const auto add = [&](auto at_phase) __attribute__((always_inline)) {
+      AddGroup<kScaling, at_phase>(stream, scales_at, *x++, acc);
+      scales_at += kUnitScales;
+      phase = (at_phase + 1) % kRing;
+      return --left == 0;
+    };
+    // Four products a round, beginning at any of them.
+    if (left > 0) {
+      switch (phase) {
+        for (;;) {
+          case 0:
+            if (add(std::integral_constant<int, 0>())) break;
+            [[fallthrough]];
+          case 1:
+            if (add(std::integral_constant<int, 1>())) break;
+            [[fallthrough]];
+          case 2:
+            if (add(std::integral_constant<int, 2>())) break;
+            [[fallthrough]];
+          default:
+            if (add(std::integral_constant<int, 3>())) break;
+        }
       }
     }
+    ahead.Step();
     int height = 0;
     for (; (turn >> height & 1) != 0; ++height) {
 #pragma GCC unroll 16
@@ -152,7 +193,11 @@ template <Scaling kScaling>
 void AllTiles(const Block& block, const TokenGroup* x, int64_t tokens, float* out, int64_t out_stride) {
   constexpr bool kHasGroupScales = kScaling != Scaling::kByToken;
   const int64_t units = (block.groups + kPartials - 1) / kPartials;
-  Stream<kScaling != Scaling::kByGroupFromZeroPoint> stream(block, x, TokenTilesOf(tokens));
+  using StreamOf = Stream<kScaling != Scaling::kByGroupFromZeroPoint>;
+  StreamOf stream(block, x, TokenTilesOf(tokens));
+  int phase = StreamOf::kFirstPhase;
+  const int64_t row_tiles = (block.rows + kTileRows - 1) / kTileRows;
+  Prefetcher ahead(block.ahead, TokenTilesOf(tokens) * row_tiles * kPartials);
   for (int64_t t = 0; t < tokens; t += kTileTokens, x += block.groups) {
     for (int64_t begin = 0; begin < block.rows; begin += kTileRows) {
       const int64_t left = block.rows - begin;
@@ -160,7 +205,7 @@ void AllTiles(const Block& block, const TokenGroup* x, int64_t tokens, float* ou
       PrefetchTile(out + t * out_stride + begin, tokens - t, out_stride);
       Tile<kScaling>(stream,
                      kHasGroupScales ? block.scales + begin / kTileRows * units * kUnitScales : nullptr, x,
-                     block.groups, sums);
+                     block.groups, ahead, phase, sums);
       StoreTile(sums.at[kTreeHeight], kHasGroupScales ? nullptr : block.row_scales + begin,
                 left < kTileRows ? left : kTileRows, tokens - t, out + t * out_stride + begin, out_stride);
     }
