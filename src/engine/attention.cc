@@ -11,12 +11,20 @@ namespace {
 // segments are merged in order: long contexts can be cut between threads without changing a bit.
 constexpr int64_t kSegment = 1024;
 // Queries that share the unpacking of a page, at most and, where that leaves threads idle, at least.
-constexpr int64_t kMostQueriesPerTask = 64, kLeastQueriesPerTask = 16;
+constexpr int64_t kMostQueriesPerTask = 128, kLeastQueriesPerTask = 16;
 
 /// log(1 + e^x) without overflow.
 float Softplus(float x) {
   return x > 20.0f ? x : static_cast<float>(std::log1p(std::exp(static_cast<double>(x))));
 }
+
+/// Asks for the lines of n floats that are used soon; rows of a head lie too far apart for the processor to foresee.
+template <bool kIsWritten>
+void Prefetch(const float* x, int64_t n) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(x + i, kIsWritten ? 1 : 0);
+}
+constexpr int64_t kRowsAhead = 4;
 
 /// Rows [row, row + count) of a span against the keys of one kv head.
 struct Task {
@@ -44,7 +52,6 @@ class Runner {
 
   void Run(const float* in, float* out) {
     Project(in);
-    TurnQueries();
     StoreKeys();
     Attend();
     const ProfileScope scope(pass_.profile, Operator::kAttentionProducts);
@@ -127,11 +134,14 @@ class Runner {
     return span.sequence->state(a_.shares_kv_of.value_or(visit_)).kv;
   }
 
-  void NormAndTurn(float* head, const NormWeight& norm, int64_t row) const {
+  /// `to` may be `from`.
+  void NormAndTurn(const float* from, const NormWeight& norm, int64_t row, float* to) const {
     if (!norm.empty()) {
-      pass_.kernels.rms_norm(head, norm.data(), pass_.network.config.rms_norm_eps, dim_, head);
+      pass_.kernels.rms_norm(from, norm.data(), pass_.network.config.rms_norm_eps, dim_, to);
+    } else if (to != from) {
+      std::copy_n(from, dim_, to);
     }
-    pass_.kernels.rope(head, cosines_ + row * half_, sines_ + row * half_, half_);
+    pass_.kernels.rope(to, cosines_ + row * half_, sines_ + row * half_, half_);
   }
 
   void StoreKeys() {
@@ -147,7 +157,7 @@ class Runner {
             const int64_t row = span.row + n;
             float* key = k_ + (row * a_.kv_heads + head) * dim_;
             float* value = v_ + (row * a_.kv_heads + head) * dim_;
-            NormAndTurn(key, a_.k_norm, row);
+            NormAndTurn(key, a_.k_norm, row, key);
             if (a_.has_value_norm) {
               pass_.kernels.rms_norm(value, nullptr, pass_.network.config.rms_norm_eps, dim_, value);
             }
@@ -167,15 +177,18 @@ class Runner {
         std::fill_n(attended_ + span.row * a_.heads * dim_, span.count * a_.heads * dim_, 0.0f);
         continue;
       }
-      for (int64_t n = 0; n < span.count; n += rows_per_task) {
-        Task task;
-        task.span = &span;
-        task.row = span.row + n;
-        task.count = std::min(rows_per_task, span.count - n);
-        task.first = First(span.position + n);
-        task.last = span.position + n + task.count - 1;
-        for (task.kv_head = 0; task.kv_head < a_.kv_heads; ++task.kv_head) {
-          if (HasLiveHead(span, task.kv_head)) {
+      // One head's tasks follow each other, so that its keys and values stay in a cache, the longest first, so that
+      // threads end together.
+      for (int64_t kv_head = 0; kv_head < a_.kv_heads; ++kv_head) {
+        for (int64_t n = (span.count - 1) / rows_per_task * rows_per_task; n >= 0; n -= rows_per_task) {
+          Task task;
+          task.span = &span;
+          task.row = span.row + n;
+          task.count = std::min(rows_per_task, span.count - n);
+          task.first = First(span.position + n);
+          task.last = span.position + n + task.count - 1;
+          task.kv_head = kv_head;
+          if (HasLiveHead(span, kv_head)) {
             tasks.push_back(task);
           } else {
             ClearHeads(task);
@@ -193,6 +206,7 @@ class Runner {
     const int64_t queries = rows_per_task * group_;
     if (count < 2 * threads && segments > count) {
       // Few tasks over long contexts: every segment on its own, merged afterwards in order.
+      TurnQueries();
       parts_ = pass_.work.attend_parts.Get(segments * queries * dim_);
       std::vector<AttendQuery> states(static_cast<size_t>(segments * queries));
       pass_.pool().Run(segments, [&](int64_t index, int) {
@@ -200,7 +214,7 @@ class Runner {
                                            [](int64_t part, const Task& task) { return part < task.part; });
         const Task& task = *(next - 1);
         AttendQuery* state = states.data() + index * queries;
-        Prepare(task, state, parts_ + index * queries * dim_);
+        Prepare(task, state, parts_ + index * queries * dim_, nullptr);
         AttendSegment(task, state, task.first / kSegment + index - task.part, nullptr);
       });
       for (const Task& task : tasks) {
@@ -213,16 +227,17 @@ class Runner {
       }
       return;
     }
-    // By thread: an unpacked page, states of the queries for the whole and for a segment.
+    // By thread: an unpacked page, the queries, their states for the whole and for a segment.
     const int64_t page = UnpackedFloats(Cache(pass_.spans.front()).layout());
-    const int64_t by_thread = page + queries * 2 * dim_;
+    const int64_t by_thread = page + queries * 3 * dim_;
     parts_ = pass_.work.attend_parts.Get(threads * by_thread);
     const auto run = [&](int64_t index, int worker) {
       const Task& task = tasks[static_cast<size_t>(index)];
       float* unpacked = parts_ + worker * by_thread;
       float* memory = unpacked + page;
+      float* turned = memory + queries * 2 * dim_;
       std::vector<AttendQuery> whole(static_cast<size_t>(queries)), part(whole.size());
-      Prepare(task, whole.data(), memory);
+      Prepare(task, whole.data(), memory, turned);
       for (int64_t s = 0; s < task.segments(); ++s) {
         AttendQuery* into = s == 0 ? whole.data() : part.data();
         if (s > 0) {
@@ -275,14 +290,27 @@ class Runner {
     return a_.window > 0 ? std::max<int64_t>(0, position - a_.window + 1) : 0;
   }
 
-  /// Query states of a task, [row][head of the group], queries already turned.
-  void Prepare(const Task& task, AttendQuery* states, float* acc) const {
+  /// Query states of a task, [row][head of the group]. Queries are turned into `turned`, where they lie side by side:
+  /// in `q_`, all rows of a head meet in few lines of L1. Null: they are turned already.
+  void Prepare(const Task& task, AttendQuery* states, float* acc, float* turned) const {
     for (int64_t n = 0; n < task.count; ++n) {
       const int64_t row = task.row + n, position = task.span->position + row - task.span->row;
+      if (n + kRowsAhead < task.count)
+        Prefetch<false>(q_ + (row + kRowsAhead) * a_.q.rows() + task.kv_head * group_ * q_stride_,
+                        group_ * q_stride_);
       for (int64_t g = 0; g < group_; ++g) {
         AttendQuery& state = states[n * group_ + g];
-        float* q = q_ + row * a_.q.rows() + (task.kv_head * group_ + g) * q_stride_;
+        const float* q = q_ + row * a_.q.rows() + (task.kv_head * group_ + g) * q_stride_;
         state.q = q;
+        if (turned != nullptr) {
+          float* to = turned + (n * group_ + g) * dim_;
+          state.q = to;
+          if (is_live_[static_cast<size_t>(task.kv_head * group_ + g)] == 0) {
+            std::fill_n(to, dim_, 0.0f);
+          } else {
+            NormAndTurn(q, a_.q_norm, row, to);
+          }
+        }
         state.first = First(position);
         state.last = position;
         state.acc = acc + (n * group_ + g) * dim_;
@@ -312,6 +340,9 @@ class Runner {
   void Finish(const Task& task, const AttendQuery* states) const {
     const uint8_t* heads = Heads(*task.span);
     for (int64_t n = 0; n < task.count; ++n) {
+      if (n + kRowsAhead < task.count)
+        Prefetch<true>(attended_ + ((task.row + n + kRowsAhead) * a_.heads + task.kv_head * group_) * dim_,
+                       group_ * dim_);
       for (int64_t g = 0; g < group_; ++g) {
         const int64_t row = task.row + n, head = task.kv_head * group_ + g;
         float* out = attended_ + (row * a_.heads + head) * dim_;
@@ -340,7 +371,8 @@ class Runner {
       for (int64_t row = begin; row < end; ++row) {
         for (int64_t head = 0; head < a_.heads; ++head) {
           if (is_live_[static_cast<size_t>(head)] == 0) continue;
-          NormAndTurn(q_ + row * a_.q.rows() + head * q_stride_, a_.q_norm, row);
+          float* q = q_ + row * a_.q.rows() + head * q_stride_;
+          NormAndTurn(q, a_.q_norm, row, q);
         }
       }
     });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <limits>
+#include <type_traits>
 
 #include "kernels/attention.h"
 #include "kernels/elementwise_vec.h"
@@ -15,22 +16,29 @@ constexpr int kTileVecs = static_cast<int>(kTilePositions) / kLanes;
 constexpr int kPageTiles = static_cast<int>(kPagePositions / kTilePositions);
 
 // Every sum is one chain of fused multiply-adds, so enough of them must be under way to hide its latency, and each
-// loaded and converted key or value should serve many queries: accumulators in flight, and queries at once.
+// loaded key or value should serve many queries. Converting as it loads, a block is kInPlace queries high, so that few
+// keys are converted twice; over what is unpacked already, six queries take the fewest loads for their sums.
 #if defined(CMFORGE_VEC_AVX512)
-constexpr int kAccumulators = 16, kQueriesAtOnce = 8;
+constexpr int kAccumulators = 16, kInPlace = 8, kUnpackedAccumulators = 24;
 #elif defined(CMFORGE_VEC_AVX2)
-constexpr int kAccumulators = 8, kQueriesAtOnce = 4;
+constexpr int kAccumulators = 8, kInPlace = 4, kUnpackedAccumulators = 12;
 #else
-constexpr int kAccumulators = 16, kQueriesAtOnce = 4;
+constexpr int kAccumulators = 16, kInPlace = 4, kUnpackedAccumulators = 24;
 #endif
+constexpr int kUnpacked = 6;
 
-constexpr int64_t kMostQueries = 64;  // scored together
+constexpr int64_t kMostQueries = 128;  // scored together
 
-constexpr int Clamped(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
-/// Tiles whose scores are made together.
-constexpr int TilesAtOnce(int queries) { return Clamped(kAccumulators / queries / kTileVecs, 1, kPageTiles); }
+/// Tiles whose scores are made together: 1, 2 or 4.
+constexpr int TilesAtOnce(int queries, int accumulators) {
+  const int tiles = accumulators / queries / kTileVecs;
+  return tiles >= 4 ? 4 : tiles >= 2 ? 2 : 1;
+}
 /// Vectors of channels that are summed together.
-constexpr int ChannelsAtOnce(int queries) { return Clamped(kAccumulators / queries, 1, 4); }
+constexpr int ChannelsAtOnce(int queries, int accumulators) {
+  const int vecs = accumulators / queries;
+  return vecs >= 4 ? 4 : vecs >= 1 ? vecs : 1;
+}
 
 /// One head's page as the loops below read it: in place, or unpacked.
 struct PageView {
@@ -38,7 +46,7 @@ struct PageView {
   const float* key_scales = nullptr;
   const std::byte* values = nullptr;
   const float* value_scales = nullptr;
-  const std::byte *after_keys = nullptr, *after_values = nullptr;  // what is read next
+  const std::byte *after_keys = nullptr, *after_values = nullptr;  // what is read next, in place
 };
 
 template <KvType kType>
@@ -82,24 +90,24 @@ CMFORGE_INLINE float ScalarKv(const std::byte* p, int64_t index) {
 
 /// scores[n][position] for kCount queries and kTiles tiles from `tile` on: sums over key_dim in ascending order
 /// (with scales: group by group, each group's sum times the key's scale).
-template <KvType kType, bool kHasScales, int kCount, int kTiles>
+template <class Form, int kCount, int kTiles>
 CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page, int tile,
                                const AttendQuery* queries, float (*scores)[kPagePositions]) {
   constexpr int kVecs = kTiles * kTileVecs;
   const int64_t dim = layout.key_dim;
   // Vector v of the tiles, dimension d.
   const auto key_at = [&](int v, int64_t d) {
-    return LoadKv<kType>(page.keys,
-                         ((tile + v / kTileVecs) * dim + d) * kTilePositions + v % kTileVecs * kLanes);
+    return LoadKv<Form::kType>(page.keys,
+                               ((tile + v / kTileVecs) * dim + d) * kTilePositions + v % kTileVecs * kLanes);
   };
-  const std::byte* ahead = page.after_keys + tile * dim * kTilePositions * kBytesOf<kType>;
+  const std::byte* ahead = page.after_keys + tile * dim * kTilePositions * kBytesOf<Form::kType>;
   const auto row_of = [&](int n, int v) { return &scores[n][tile * kTilePositions + v * kLanes]; };
-  const int64_t group = kHasScales ? kKvGroup : dim;
+  const int64_t group = Form::kHasKeyScales ? kKvGroup : dim;
   for (int64_t begin = 0; begin < dim; begin += group) {
     VecF sums[kCount][kVecs] = {};
     const int64_t end = begin + group < dim ? begin + group : dim;
     for (int64_t d = begin; d < end; ++d) {
-      PrefetchStep<kTiles * kTilePositions * kBytesOf<kType>>(ahead, d);
+      if constexpr (Form::kIsInPlace) PrefetchStep<kTiles * kTilePositions * kBytesOf<Form::kType>>(ahead, d);
       VecF keys[kVecs];
       for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
       for (int n = 0; n < kCount; ++n) {
@@ -108,7 +116,7 @@ CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page,
       }
     }
     for (int v = 0; v < kVecs; ++v) {
-      if constexpr (kHasScales) {
+      if constexpr (Form::kHasKeyScales) {
         const int64_t groups = (dim + kKvGroup - 1) / kKvGroup;
         const VecF scale =
             Load(page.key_scales + ((tile + v / kTileVecs) * groups + begin / kKvGroup) * kTilePositions +
@@ -121,136 +129,133 @@ CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page,
   }
 }
 
-/// Scores of kCount queries against the positions of the page that one of them sees; the others' are lowest.
-template <KvType kType, bool kHasScales, int kCount>
-CMFORGE_INLINE void ScorePage(const KvPageLayout& layout, const PageView& page, int64_t origin,
-                              const AttendQuery* queries, float (*scores)[kPagePositions]) {
-  constexpr int kTiles = TilesAtOnce(kCount);
-  int64_t first = kPagePositions, last = -1;
-  for (int n = 0; n < kCount; ++n) {
-    first = queries[n].first - origin < first ? queries[n].first - origin : first;
-    last = queries[n].last - origin > last ? queries[n].last - origin : last;
-  }
-  for (int tile = 0; tile < kPageTiles; tile += kTiles) {
-    if (tile * kTilePositions <= last && (tile + kTiles) * kTilePositions > first) {
-      ScoreTiles<kType, kHasScales, kCount, kTiles>(layout, page, tile, queries, scores);
-      continue;
-    }
-    const VecF lowest = Set(-std::numeric_limits<float>::infinity());
-    for (int n = 0; n < kCount; ++n) {
-      for (int v = 0; v < kTiles * kTileVecs; ++v)
-        Store(&scores[n][tile * kTilePositions + v * kLanes], lowest);
-    }
-  }
+/// Tiles [tile, end), kTiles at once as long as there are as many.
+template <class Form, int kCount, int kTiles>
+CMFORGE_INLINE void ScoreRange(const KvPageLayout& layout, const PageView& page, int tile, int end,
+                               const AttendQuery* queries, float (*scores)[kPagePositions]) {
+  for (; tile + kTiles <= end; tile += kTiles)
+    ScoreTiles<Form, kCount, kTiles>(layout, page, tile, queries, scores);
+  if constexpr (kTiles > 1) ScoreRange<Form, kCount, kTiles / 2>(layout, page, tile, end, queries, scores);
 }
 
-/// A query that sees some of the page, and its weights of the page's positions.
-struct Weighted {
-  AttendQuery* query;
-  const float* weights;  // [kPagePositions]
+/// What of a page some of a block's queries see: slots [first, last].
+struct Seen {
+  int64_t first = kPagePositions, last = -1;
+
+  Seen(const AttendQuery* queries, int count, int64_t origin) {
+    for (int n = 0; n < count; ++n) {
+      const int64_t from = queries[n].first - origin, to = queries[n].last - origin;
+      first = from < first ? from : first;
+      last = to > last ? to : last;
+    }
+    first = first < 0 ? 0 : first;
+    last = last < kPagePositions ? last : kPagePositions - 1;
+  }
+  [[nodiscard]] bool nothing() const { return first > last; }
+  [[nodiscard]] int first_tile() const { return static_cast<int>(first / kTilePositions); }
+  [[nodiscard]] int end_tile() const { return static_cast<int>(last / kTilePositions) + 1; }
 };
 
 /// acc[n][c ...] += sum over slots of weights[n][slot] * value[slot][c ...], slots in ascending order, for as many
 /// stretches of kVecs vectors as there are from `c` on. Returns the first channel that is left.
-template <KvType kType, bool kHasScales, int kCount, int kVecs>
-CMFORGE_INLINE int64_t AddChannels(const KvPageLayout& layout, const PageView& page, const Weighted* queries,
-                                   int64_t slots, int64_t c) {
+template <class Form, int kCount, int kVecs>
+CMFORGE_INLINE int64_t AddChannels(const KvPageLayout& layout, const PageView& page,
+                                   const AttendQuery* queries, const float (*weights)[kPagePositions],
+                                   const Seen& seen, int64_t c) {
   const int64_t dim = layout.value_dim, groups = (dim + kKvGroup - 1) / kKvGroup;
   for (; c + kVecs * kLanes <= dim; c += kVecs * kLanes) {
-    const std::byte* ahead = page.after_values + c * kPagePositions * kBytesOf<kType>;
+    const std::byte* ahead = page.after_values + c * kPagePositions * kBytesOf<Form::kType>;
     VecF sums[kCount][kVecs];
     for (int n = 0; n < kCount; ++n) {
-      for (int v = 0; v < kVecs; ++v) sums[n][v] = Load(queries[n].query->acc + c + v * kLanes);
+      for (int v = 0; v < kVecs; ++v) sums[n][v] = Load(queries[n].acc + c + v * kLanes);
     }
-    for (int64_t slot = 0; slot < slots; ++slot) {
-      PrefetchStep<kVecs * kLanes * kBytesOf<kType>>(ahead, slot);
+    for (int64_t slot = seen.first; slot <= seen.last; ++slot) {
+      if constexpr (Form::kIsInPlace) PrefetchStep<kVecs * kLanes * kBytesOf<Form::kType>>(ahead, slot);
       VecF value[kVecs];
       for (int v = 0; v < kVecs; ++v) {
-        value[v] = LoadKv<kType>(page.values, slot * dim + c + v * kLanes);
-        if constexpr (kHasScales)  // the vectors lie in one group, or begin with one
+        value[v] = LoadKv<Form::kType>(page.values, slot * dim + c + v * kLanes);
+        if constexpr (Form::kHasValueScales)  // the vectors lie in one group, or begin with one
           value[v] *= Set(page.value_scales[slot * groups + c / kKvGroup + v * kLanes / kKvGroup]);
       }
       for (int n = 0; n < kCount; ++n) {
-        const VecF weight = Set(queries[n].weights[slot]);
+        const VecF weight = Set(weights[n][slot]);
         for (int v = 0; v < kVecs; ++v) sums[n][v] = Fma(weight, value[v], sums[n][v]);
       }
     }
     for (int n = 0; n < kCount; ++n) {
-      for (int v = 0; v < kVecs; ++v) Store(queries[n].query->acc + c + v * kLanes, sums[n][v]);
+      for (int v = 0; v < kVecs; ++v) Store(queries[n].acc + c + v * kLanes, sums[n][v]);
     }
   }
   return c;
 }
 
 /// All channels of kCount queries.
-template <KvType kType, bool kHasScales, int kCount>
-CMFORGE_INLINE void AddValues(const KvPageLayout& layout, const PageView& page, const Weighted* queries,
-                              int64_t origin) {
+template <class Form, int kCount>
+CMFORGE_INLINE void AddValues(const KvPageLayout& layout, const PageView& page, int64_t origin,
+                              const AttendQuery* queries, const float (*weights)[kPagePositions]) {
+  constexpr int kVecs = ChannelsAtOnce(kCount, Form::kMostAccumulators);
   const int64_t dim = layout.value_dim, groups = (dim + kKvGroup - 1) / kKvGroup;
-  int64_t slots = 0;
-  for (int n = 0; n < kCount; ++n) {
-    const int64_t end = queries[n].query->last - origin + 1;
-    slots = end > slots ? end : slots;
-  }
-  slots = slots < kPagePositions ? slots : kPagePositions;
-  int64_t c = AddChannels<kType, kHasScales, kCount, ChannelsAtOnce(kCount)>(layout, page, queries, slots, 0);
-  c = AddChannels<kType, kHasScales, kCount, 1>(layout, page, queries, slots, c);
+  const Seen seen(queries, kCount, origin);
+  if (seen.nothing()) return;
+  int64_t c = AddChannels<Form, kCount, kVecs>(layout, page, queries, weights, seen, 0);
+  if constexpr (kVecs > 1) c = AddChannels<Form, kCount, 1>(layout, page, queries, weights, seen, c);
   for (; c < dim; ++c) {
     for (int n = 0; n < kCount; ++n) {
-      VecF sum = Set(queries[n].query->acc[c]);
-      for (int64_t slot = 0; slot < slots; ++slot) {
-        float value = ScalarKv<kType>(page.values, slot * dim + c);
-        if constexpr (kHasScales) value *= page.value_scales[slot * groups + c / kKvGroup];
-        sum = Fma(Set(queries[n].weights[slot]), Set(value), sum);
+      VecF sum = Set(queries[n].acc[c]);
+      for (int64_t slot = seen.first; slot <= seen.last; ++slot) {
+        float value = ScalarKv<Form::kType>(page.values, slot * dim + c);
+        if constexpr (Form::kHasValueScales) value *= page.value_scales[slot * groups + c / kKvGroup];
+        sum = Fma(Set(weights[n][slot]), Set(value), sum);
       }
-      queries[n].query->acc[c] = sum[0];
+      queries[n].acc[c] = sum[0];
     }
   }
 }
 
-/// Turns a query's scores into weights, exp(score - max), and brings its sums so far to the new maximum. False when it
-/// sees nothing of the page.
-CMFORGE_INLINE bool WeighPage(const AttendArgs& args, AttendQuery& query, int64_t origin, float* row) {
-  constexpr int kVecs = static_cast<int>(kPagePositions) / kLanes;
-  const int64_t first = query.first - origin, last = query.last - origin;
-  if (first >= kPagePositions || last < 0) return false;
-  VecF top = Set(-std::numeric_limits<float>::infinity());
-  for (int v = 0; v < kVecs; ++v) {
-    VecF s = Load(row + v * kLanes) * Set(args.scale);
-    if (args.softcap > 0) s = Set(args.softcap) * Tanh(s / Set(args.softcap));
-    Store(row + v * kLanes, s);
-  }
-  if (first > 0 || last < kPagePositions - 1) {
-    for (int64_t j = 0; j < kPagePositions; ++j) {
-      if (j < first || j > last) row[j] = -std::numeric_limits<float>::infinity();
+/// Turns the scores of kCount queries into weights, exp(score - max), and brings their sums so far to the new maximum,
+/// in steps that each query's work can overlap. Weights of slots that a query does not see are 0.
+template <int kCount>
+CMFORGE_INLINE void WeighBlock(const AttendArgs& args, AttendQuery* queries, int64_t origin, const Seen& seen,
+                               float (*scores)[kPagePositions]) {
+  constexpr int kPadded = (kCount + kLanes - 1) / kLanes * kLanes;
+  const VecF lowest = Set(-std::numeric_limits<float>::infinity());
+  const int begin = seen.first_tile() * kTileVecs, end = seen.end_tile() * kTileVecs;
+  alignas(64) float max[kPadded] = {}, fall[kPadded] = {};
+  for (int n = 0; n < kCount; ++n) {
+    float* row = scores[n];
+    const int64_t first = queries[n].first - origin, last = queries[n].last - origin;
+    const bool sees_all = first <= begin * kLanes && last >= end * kLanes - 1;
+    VecF top = Set(queries[n].max);
+    for (int v = begin; v < end; ++v) {
+      VecF s = Load(row + v * kLanes) * Set(args.scale);
+      if (args.softcap > 0) s = Set(args.softcap) * Tanh(s / Set(args.softcap));
+      if (!sees_all) s = Between(v * kLanes, first, last) ? s : lowest;
+      Store(row + v * kLanes, s);
+      top = Max(top, s);
     }
+    max[n] = MaxOf(top);
+    // Nothing seen so far, in either part: any finite number leaves weights of 0.
+    if (max[n] == lowest[0]) max[n] = 0;
+    fall[n] = queries[n].max - max[n];
   }
-  for (int v = 0; v < kVecs; ++v) top = Max(top, Load(row + v * kLanes));
-  float page_max = -std::numeric_limits<float>::infinity();
-  for (int j = 0; j < kLanes; ++j) page_max = top[j] > page_max ? top[j] : page_max;
-  const float max = page_max > query.max ? page_max : query.max;
-  // exp of the difference; both are lowest only while nothing was seen, where the factor does not matter.
-  const float shrink = query.max == max ? 1.0f : Exp(Set(query.max - max))[0];
-  alignas(64) float part[kTilePositions] = {};
-  for (int v = 0; v < kTileVecs; ++v) {
-    VecF sum = {};
-    for (int tile = 0; tile < kPageTiles; ++tile) {
-      float* at = row + tile * kTilePositions + v * kLanes;
-      const VecF p = Exp(Load(at) - Set(max));
-      Store(at, p);
-      sum += p;
+  for (int i = 0; i < kPadded; i += kLanes) Store(fall + i, Exp(Load(fall + i)));
+  for (int n = 0; n < kCount; ++n) {
+    float* row = scores[n];
+    VecF part[kTileVecs] = {};
+    for (int v = begin; v < end; v += kTileVecs) {
+      for (int i = 0; i < kTileVecs; ++i) {
+        const VecF p = Exp(Load(row + (v + i) * kLanes) - Set(max[n]));
+        Store(row + (v + i) * kLanes, p);
+        part[i] += p;
+      }
     }
-    Store(part + v * kLanes, sum);
+    if (max[n] != queries[n].max) {
+      Map(queries[n].acc, args.layout->value_dim, queries[n].acc, [=](VecF a) { return a * Set(fall[n]); });
+    }
+    const float sum = SumOf(part);
+    queries[n].sum = queries[n].sum * fall[n] + sum;
+    if (sum > 0) queries[n].max = max[n];
   }
-  for (int width = 8; width > 0; width /= 2) {
-    for (int j = 0; j < width; ++j) part[j] += part[j + width];
-  }
-  if (shrink != 1.0f) {
-    Map(query.acc, args.layout->value_dim, query.acc, [=](VecF a) { return a * Set(shrink); });
-  }
-  query.sum = query.sum * shrink + part[0];
-  query.max = max;
-  return true;
 }
 
 /// Keys as f32 in the page's order; their scales stay apart.
@@ -258,7 +263,7 @@ template <KvType kType>
 void UnpackKeys(const KvPageLayout& layout, PageView& page, float* to) {
   const int64_t count = kPagePositions * layout.key_dim;  // whole vectors
   for (int64_t i = 0; i < count; i += kLanes) Store(to + i, LoadKv<kType>(page.keys, i));
-  page.keys = page.after_keys = reinterpret_cast<const std::byte*>(to);
+  page.keys = reinterpret_cast<const std::byte*>(to);
 }
 
 /// Values as f32, scales multiplied.
@@ -274,39 +279,59 @@ void UnpackValues(const KvPageLayout& layout, PageView& page, float* to) {
       Store(to + slot * dim + c, LoadKv<kType>(page.values, slot * dim + c) * Set(scale_of(c)));
     for (; c < dim; ++c) to[slot * dim + c] = ScalarKv<kType>(page.values, slot * dim + c) * scale_of(c);
   }
-  page.values = page.after_values = reinterpret_cast<const std::byte*>(to);
+  page.values = reinterpret_cast<const std::byte*>(to);
 }
 
-/// Scores of all queries, in the largest blocks that there are.
-template <KvType kType, bool kHasScales>
-CMFORGE_INLINE void ScoreAll(const KvPageLayout& layout, const PageView& page, int64_t origin,
-                             const AttendQuery* queries, int64_t count, float (*scores)[kPagePositions]) {
-  int64_t n = 0;
-  if constexpr (kQueriesAtOnce >= 8) {
-    for (; n + 8 <= count; n += 8)
-      ScorePage<kType, kHasScales, 8>(layout, page, origin, queries + n, scores + n);
+/// How the loops above meet a page's numbers: as they are stored, or unpacked (values then have their scales already).
+template <KvType kStored>
+struct InPlace {
+  static constexpr KvType kType = kStored;
+  static constexpr bool kIsInPlace = true, kHasKeyScales = kStored == KvType::kQ8,
+                        kHasValueScales = kHasKeyScales;
+  static constexpr int kMostAccumulators = kAccumulators, kQueries = kInPlace;
+};
+template <KvType kStored>
+struct Unpacked {
+  static constexpr KvType kType = KvType::kF32;
+  static constexpr bool kIsInPlace = false, kHasKeyScales = kStored == KvType::kQ8, kHasValueScales = false;
+  static constexpr int kMostAccumulators = kUnpackedAccumulators, kQueries = kUnpacked;
+};
+
+/// fn<queries>(first query) for all queries in the largest blocks that there are.
+template <int kMost, class Fn>
+CMFORGE_INLINE void ForBlocks(int64_t n, int64_t count, const Fn& fn) {
+  for (; n + kMost <= count; n += kMost) fn(std::integral_constant<int, kMost>{}, n);
+  if constexpr (kMost > 4) {
+    ForBlocks<4>(n, count, fn);
+  } else if constexpr (kMost > 1) {
+    ForBlocks<kMost / 2>(n, count, fn);
   }
-  for (; n + 4 <= count; n += 4)
-    ScorePage<kType, kHasScales, 4>(layout, page, origin, queries + n, scores + n);
-  for (; n + 2 <= count; n += 2)
-    ScorePage<kType, kHasScales, 2>(layout, page, origin, queries + n, scores + n);
-  for (; n < count; ++n) ScorePage<kType, kHasScales, 1>(layout, page, origin, queries + n, scores + n);
 }
 
-template <KvType kType, bool kHasScales>
+template <class Form>
+CMFORGE_INLINE void WeighAll(const AttendArgs& args, const PageView& page, int64_t origin,
+                             AttendQuery* queries, int64_t count, float (*scores)[kPagePositions]) {
+  ForBlocks<Form::kQueries>(0, count, [&](auto block, int64_t n) {
+    constexpr int kCount = block();
+    const Seen seen(queries + n, kCount, origin);
+    if (seen.nothing()) return;
+    ScoreRange<Form, kCount, TilesAtOnce(kCount, Form::kMostAccumulators)>(
+        *args.layout, page, seen.first_tile(), seen.end_tile(), queries + n, scores + n);
+    WeighBlock<kCount>(args, queries + n, origin, seen, scores + n);
+  });
+}
+
+template <class Form>
 CMFORGE_INLINE void AddAll(const KvPageLayout& layout, const PageView& page, int64_t origin,
-                           const Weighted* queries, int64_t count) {
-  int64_t n = 0;
-  if constexpr (kQueriesAtOnce >= 8) {
-    for (; n + 8 <= count; n += 8) AddValues<kType, kHasScales, 8>(layout, page, queries + n, origin);
-  }
-  for (; n + 4 <= count; n += 4) AddValues<kType, kHasScales, 4>(layout, page, queries + n, origin);
-  for (; n + 2 <= count; n += 2) AddValues<kType, kHasScales, 2>(layout, page, queries + n, origin);
-  for (; n < count; ++n) AddValues<kType, kHasScales, 1>(layout, page, queries + n, origin);
+                           const AttendQuery* queries, int64_t count,
+                           const float (*weights)[kPagePositions]) {
+  ForBlocks<Form::kQueries>(0, count, [&](auto block, int64_t n) {
+    AddValues<Form, block()>(layout, page, origin, queries + n, weights + n);
+  });
 }
 
-/// A page and up to kMostQueries queries: all scores, then all weights, then all values, so that what is unpacked
-/// stays in L1 while it is used.
+/// A page and up to kMostQueries queries: all weights, then all values, so that what is unpacked stays in L1 while it
+/// is used.
 template <KvType kType>
 void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, const std::byte* bytes,
                 const std::byte* next, int64_t origin) {
@@ -315,26 +340,16 @@ void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, con
   PageView page = {bytes,  reinterpret_cast<const float*>(bytes + layout.key_scales),
                    values, reinterpret_cast<const float*>(bytes + layout.value_scales),
                    values, next};
-  // One or two blocks of queries convert as they load.
-  const bool unpacks = kType != KvType::kF32 && args.unpacked != nullptr && count > 2 * kQueriesAtOnce;
-  constexpr bool kHasScales = kType == KvType::kQ8;
   alignas(64) float scores[kMostQueries][kPagePositions];
-  if (unpacks) {
-    UnpackKeys<kType>(layout, page, args.unpacked);
-    ScoreAll<KvType::kF32, kHasScales>(layout, page, origin, queries, count, scores);
+  // One or two blocks of queries convert as they load.
+  if (args.unpacked != nullptr && count > 2 * kInPlace) {
+    if (kType != KvType::kF32) UnpackKeys<kType>(layout, page, args.unpacked);
+    WeighAll<Unpacked<kType>>(args, page, origin, queries, count, scores);
+    if (kType != KvType::kF32) UnpackValues<kType>(layout, page, args.unpacked);
+    AddAll<Unpacked<kType>>(layout, page, origin, queries, count, scores);
   } else {
-    ScoreAll<kType, kHasScales>(layout, page, origin, queries, count, scores);
-  }
-  Weighted seen[kMostQueries];
-  int64_t seen_count = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    if (WeighPage(args, queries[n], origin, scores[n])) seen[seen_count++] = {queries + n, scores[n]};
-  }
-  if (unpacks) {
-    UnpackValues<kType>(layout, page, args.unpacked);
-    AddAll<KvType::kF32, false>(layout, page, origin, seen, seen_count);
-  } else {
-    AddAll<kType, kHasScales>(layout, page, origin, seen, seen_count);
+    WeighAll<InPlace<kType>>(args, page, origin, queries, count, scores);
+    AddAll<InPlace<kType>>(layout, page, origin, queries, count, scores);
   }
 }
 

@@ -99,6 +99,46 @@ CMFORGE_INLINE void StoreF16(uint16_t* p, VecF x) {
 }
 #endif
 
+/// The largest lane.
+CMFORGE_INLINE float MaxOf(VecF x) {
+#if defined(CMFORGE_VEC_AVX512)
+  return _mm512_reduce_max_ps((__m512)x);
+#elif defined(CMFORGE_VEC_AVX2)
+  __m128 half = _mm_max_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+  half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+#else
+  float max = x[0];
+  for (int j = 1; j < kLanes; ++j) max = x[j] > max ? x[j] : max;
+  return max;
+#endif
+}
+
+/// The sum of 16 numbers by halves: j and j + 8, then j and j + 4, j and j + 2, the last two.
+CMFORGE_INLINE float SumOf(const VecF (&part)[16 / kLanes]) {
+#if defined(CMFORGE_VEC_AVX512) || defined(CMFORGE_VEC_AVX2)
+#if defined(CMFORGE_VEC_AVX512)
+  const __m256 eight = _mm512_castps512_ps256((__m512)part[0]) + _mm512_extractf32x8_ps((__m512)part[0], 1);
+#else
+  const auto eight = (__m256)(part[0] + part[1]);
+#endif
+  __m128 half = _mm256_castps256_ps128(eight) + _mm256_extractf128_ps(eight, 1);
+  half = half + _mm_movehl_ps(half, half);
+  return half[0] + half[1];
+#else
+  const VecF half = (part[0] + part[2]) + (part[1] + part[3]);
+  return (half[0] + half[2]) + (half[1] + half[3]);
+#endif
+}
+
+/// By lane: whether first <= origin + lane <= last.
+CMFORGE_INLINE VecI Between(int64_t origin, int64_t first, int64_t last) {
+  VecI lane;
+  for (int j = 0; j < kLanes; ++j) lane[j] = j;
+  const auto clamped = [](int64_t x) { return static_cast<int32_t>(x < -1 ? -1 : x > kLanes ? kLanes : x); };
+  return (lane >= clamped(first - origin)) & (lane <= clamped(last - origin));
+}
+
 /// e^x within 2 units in the last place; 0 below -87, the value at 88 above it; Exp(0) is exactly 1.
 CMFORGE_INLINE VecF Exp(VecF x) {
   const VecF low = Set(-87.0f);
@@ -116,8 +156,9 @@ CMFORGE_INLINE VecF Exp(VecF x) {
   p = Fma(p, r, Set(1.6666665459e-1f));
   p = Fma(p, r, Set(5.0000001201e-1f));
   p = Fma(p, r * r, r) + Set(1.0f);
-  const VecI exponent = (reinterpret_cast<VecI>(shifted) << 23) + (127 << 23);
-  const VecF result = p * reinterpret_cast<VecF>(exponent);
+  // p is near 1 and the result no denormal number, so the exponent can simply be added.
+  const VecF result =
+      reinterpret_cast<VecF>(reinterpret_cast<VecI>(p) + (reinterpret_cast<VecI>(shifted) << 23));
   return x < low ? VecF{} : result;
 }
 
