@@ -6,6 +6,8 @@
 namespace cmforge::engine {
 namespace {
 
+constexpr int64_t kManyRows =
+    8;  // from here on the floats between two products take more time than their tasks
 constexpr int64_t kGroup = 32;  // masked neurons are skipped in aligned groups of this many
 
 /// Neurons to compute: runs of groups in which some item of the pass has a live neuron.
@@ -54,9 +56,31 @@ void Activate(const Pass& pass, const float* gate, const float* up, int64_t n, f
   }
 }
 
-void AddBias(const std::vector<float>& bias, const RowRange& run, float* row) {
+/// To neurons [begin, end), the first of which is at[0].
+void AddBias(const std::vector<float>& bias, int64_t begin, int64_t end, float* at) {
   if (bias.empty()) return;
-  for (int64_t i = run.begin; i < run.end; ++i) row[i] += bias[static_cast<size_t>(i)];
+  for (int64_t i = begin; i < end; ++i) at[i - begin] += bias[static_cast<size_t>(i)];
+}
+
+/// Many tokens, all neurons: activations never leave the cache as floats.
+void RunWhole(Pass& pass, const FeedForward& ffn, float* neurons, float* out) {
+  Workspace& work = pass.work;
+  work.jobs.clear();
+  for (const Linear* linear : {&ffn.gate, &ffn.up}) {
+    MatMulJob job;
+    job.weight = &linear->weight;
+    job.input = &work.input;
+    work.jobs.push_back(job);
+  }
+  const auto join = [&](int64_t begin, int64_t n, float* const* results) {
+    AddBias(ffn.gate.bias, begin, begin + n, results[0]);
+    AddBias(ffn.up.bias, begin, begin + n, results[1]);
+    Activate(pass, results[0], results[1], n, results[0]);
+  };
+  const bool is_observed = pass.observer != nullptr && pass.observer->wants_linear_inputs();
+  MatMulInto(work.context, work.jobs, pass.mode, join, is_observed ? nullptr : &ffn.down.weight, neurons,
+             work.inner);
+  Multiply(pass, work.inner, {{&ffn.down, out}});
 }
 
 }  // namespace
@@ -65,7 +89,6 @@ void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const flo
   Workspace& work = pass.work;
   const int64_t width = ffn.width();
   float* gate = work.ffn_gate.Get(pass.rows * width);
-  float* up = work.ffn_up.Get(pass.rows * width);
   work.input.Set(in, pass.rows, pass.hidden());
   Observe(pass, ffn.gate, work.input);
   Observe(pass, ffn.up, work.input);
@@ -73,6 +96,8 @@ void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const flo
   const bool is_masked = std::any_of(pass.spans.begin(), pass.spans.end(), [&](const RowSpan& span) {
     return span.active != nullptr && !span.active->ffn.empty() && visit < pass.network.visits();
   });
+  if (!is_masked && pass.rows >= kManyRows) return RunWhole(pass, ffn, gate, out);
+  float* up = work.ffn_up.Get(pass.rows * width);
   const auto runs = is_masked ? LiveRuns(pass, visit, width) : std::vector<RowRange>{{0, width}};
   work.jobs.clear();
   for (const RowRange& run : runs) {
@@ -98,8 +123,8 @@ void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const flo
         int64_t done = 0;
         for (const RowRange& run : runs) {
           std::fill(g + done, g + run.begin, 0.0f);
-          AddBias(ffn.gate.bias, run, g);
-          AddBias(ffn.up.bias, run, u);
+          AddBias(ffn.gate.bias, run.begin, run.end, g + run.begin);
+          AddBias(ffn.up.bias, run.begin, run.end, u + run.begin);
           Activate(pass, g + run.begin, u + run.begin, run.end - run.begin, g + run.begin);
           done = run.end;
         }

@@ -4,12 +4,17 @@
 namespace cmforge {
 namespace {
 
-void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& input, const std::byte* columns,
-              QuantizedRows& rows) {
+void Reserve(const Activations& input, QuantizedRows& rows) {
   const int64_t groups = (input.cols() + kGroupSize - 1) / kGroupSize;
   rows.stride = (groups + kGroupPad - 1) / kGroupPad * kGroupPad;
   const auto wanted = static_cast<size_t>(input.tokens() * rows.stride);
   if (rows.groups.size() < wanted) rows.groups.resize(wanted);
+  rows.is_valid = true;
+}
+
+void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& input, const std::byte* columns,
+              QuantizedRows& rows) {
+  Reserve(input, rows);
   const auto quantize = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       table.quantize(input.data() + t * input.stride(), columns, input.cols(), rows.stride,
@@ -21,7 +26,6 @@ void Quantize(const KernelTable& table, ThreadPool& pool, const Activations& inp
   } else {
     pool.ForRanges(input.tokens(), 1, quantize);
   }
-  rows.is_valid = true;
 }
 
 // The slot of this column field: the one that has it, else one that is no longer in use.
@@ -34,6 +38,10 @@ QuantizedRows& SlotFor(QuantizedRows& all, const std::byte* columns) {
   if (free == nullptr) free = &all.for_columns.emplace_back(nullptr, std::make_unique<QuantizedRows>());
   free->columns = columns;
   return *free->rows;
+}
+
+QuantizedRows& RowsFor(Activations& input, const WeightLayout& weight) {
+  return weight.columns != nullptr ? SlotFor(input.quantized(), weight.columns) : input.quantized();
 }
 
 }  // namespace
@@ -62,13 +70,18 @@ TokenRows FloatRowsOf(const Activations& input) {
 
 TokenRows QuantizeFor(const KernelTable& table, ThreadPool& pool, Activations& input,
                       const WeightLayout& weight) {
-  QuantizedRows& rows =
-      weight.columns != nullptr ? SlotFor(input.quantized(), weight.columns) : input.quantized();
+  QuantizedRows& rows = RowsFor(input, weight);
   if (!rows.is_valid) Quantize(table, pool, input, weight.columns, rows);
   TokenRows result = FloatRowsOf(input);
   result.groups = rows.groups.data();
   result.groups_stride = rows.stride;
   return result;
+}
+
+QuantizedRows& RowsToQuantize(Activations& input, const WeightLayout& weight) {
+  QuantizedRows& rows = RowsFor(input, weight);
+  Reserve(input, rows);
+  return rows;
 }
 
 }  // namespace cmforge

@@ -35,6 +35,9 @@ struct QuantizedRows {
 [[nodiscard]] TokenRows QuantizeFor(const KernelTable& table, ThreadPool& pool, Activations& input,
                                     const WeightLayout& weight);
 
+/// The int8 rows of `input` as `weight` wants them, sized and counted as made: the caller fills every group of them.
+[[nodiscard]] QuantizedRows& RowsToQuantize(Activations& input, const WeightLayout& weight);
+
 /// The f32 rows alone.
 [[nodiscard]] TokenRows FloatRowsOf(const Activations& input);
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -137,5 +138,16 @@ struct MatMulJob {
 /// Computes every job; outputs must not overlap inputs or each other. Exactly zero activations may skip work.
 /// Non-finite activations make their whole output row non-finite. Asserts on mismatched sizes (our mistake).
 void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode mode);
+
+/// join(begin, n, results): makes columns [begin, begin + n) of one token's next input, in place of results[0][0 .. n),
+/// from those of every job. Called by many threads.
+using JoinFn = std::function<void(int64_t begin, int64_t n, float* const* results)>;
+
+/// One or two products of one input, all rows of them and as many in each, whose results `join` makes the input of
+/// another one, column by column. They stay in the cache of the thread that computed them, however many tokens there
+/// are: `into` [tokens, rows] gets the int8 form that `next` wants. Where `next` reads floats, or is null (others do),
+/// it gets `floats` [tokens, rows]. The jobs' outputs are not used.
+void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode mode, const JoinFn& join,
+                const LinearWeight* next, float* floats, Activations& into);
 
 }  // namespace cmforge

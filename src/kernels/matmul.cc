@@ -21,6 +21,8 @@ constexpr size_t kAlignment = 64;
 // two threads lose a sixth of the bandwidth), short enough that the last task of a region keeps nobody waiting.
 constexpr int64_t kTaskBytes = 256 << 10;
 constexpr int64_t kManyTokens = 8;
+constexpr size_t kMostJoined = 2;
+const int64_t kJoinedBytes = getenv("JB") ? atoi(getenv("JB")) << 10 : 512 << 10;
 
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
 struct Plan {
@@ -123,6 +125,41 @@ void AddWholeOverlay(const Plan& plan, int64_t begin, int64_t end) {
   AddOverlay(plan.job->weight->layout(), begin, end, tokens, plan.job->out, plan.job->out_stride);
 }
 
+/// What does not depend on the other jobs of a region.
+Plan PlanOf(const KernelTable& table, const KernelContext& context, const MatMulJob& job,
+            const LiveGroups* live, ComputeMode mode) {
+  assert(job.input->cols() == job.weight->cols());
+  Plan plan = {};
+  plan.job = &job;
+  plan.live = live;
+  plan.rows = RowsOf(job);
+  const int64_t count = job.tokens.empty() ? job.input->tokens() : static_cast<int64_t>(job.tokens.size());
+  if (count == 0 || plan.rows.begin == plan.rows.end) return plan;
+  ThreadPool& pool = context.pool();
+  plan.is_integer = mode == ComputeMode::kFast && job.weight->layout().is_integer;
+  plan.product = plan.is_integer ? table.integer[static_cast<size_t>(job.weight->dtype())] : table.exact;
+  if (plan.live == nullptr) {
+    plan.tokens =
+        plan.is_integer ? QuantizeFor(table, pool, *job.input, plan.weight()) : FloatRowsOf(*job.input);
+    plan.tokens.index = job.tokens.empty() ? nullptr : job.tokens.data();
+  } else if (plan.is_integer) {
+    plan.tokens = QuantizeLive(table, pool, *job.input, plan.weight(), job.groups, job.tokens);
+  } else {
+    plan.tokens = FloatRowsOf(LiveColumns(pool, *job.input, job.groups, job.tokens));
+  }
+  plan.tokens.count = count;
+  if (plan.live != nullptr && plan.is_integer && plan.live->in_place() != nullptr) {
+    const ProductFn product = table.live(*plan.live->in_place(), count);
+    if (product != nullptr) {
+      plan.product = product;
+      plan.in_place = plan.live->in_place();
+    }
+  }
+  plan.tokens.wants_prefetch = WantsPrefetch();
+  plan.tokens.has_tiles = context.isa() == Isa::kAmx;
+  return plan;
+}
+
 }  // namespace
 
 void KernelContext::Memory::Reserve(int64_t wanted) {
@@ -154,7 +191,6 @@ std::byte* KernelContext::ReserveShared(int64_t bytes) {
 void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode mode) {
   const KernelTable& table = TableOf(context.isa());
   ThreadPool& pool = context.pool();
-  const bool wants_prefetch = WantsPrefetch();
   std::vector<Plan> plans;
   plans.reserve(jobs.size());
   int64_t tasks = 0, region_rows = 0;
@@ -162,41 +198,15 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
   int64_t scratch = 0, gathered = 0;
   std::deque<LiveGroups> live;  // stay where they are
   for (const MatMulJob& job : jobs) {
-    assert(job.input->cols() == job.weight->cols());
-    Plan plan = {};
-    plan.job = &job;
-    if (!job.groups.empty()) {
-      assert(CanSkipGroups(*job.weight, mode));
-      plan.live = &live.emplace_back(job.weight->layout(), job.groups);
-    }
-    plan.rows = RowsOf(job);
-    const int64_t rows = plan.rows.end - plan.rows.begin;
-    const int64_t count = job.tokens.empty() ? job.input->tokens() : static_cast<int64_t>(job.tokens.size());
-    if (count == 0 || rows == 0) continue;
-    plan.is_integer = mode == ComputeMode::kFast && job.weight->layout().is_integer;
-    plan.product = plan.is_integer ? table.integer[static_cast<size_t>(job.weight->dtype())] : table.exact;
-    if (plan.live == nullptr) {
-      plan.tokens =
-          plan.is_integer ? QuantizeFor(table, pool, *job.input, plan.weight()) : FloatRowsOf(*job.input);
-      plan.tokens.index = job.tokens.empty() ? nullptr : job.tokens.data();
-    } else if (plan.is_integer) {
-      plan.tokens = QuantizeLive(table, pool, *job.input, plan.weight(), job.groups, job.tokens);
-    } else {
-      plan.tokens = FloatRowsOf(LiveColumns(pool, *job.input, job.groups, job.tokens));
-    }
-    plan.tokens.count = count;
-    if (plan.live != nullptr && plan.is_integer && plan.live->in_place() != nullptr) {
-      const ProductFn product = table.live(*plan.live->in_place(), count);
-      if (product != nullptr) {
-        plan.product = product;
-        plan.in_place = plan.live->in_place();
-      }
-    }
+    assert(job.groups.empty() || CanSkipGroups(*job.weight, mode));
+    const LiveGroups* groups =
+        job.groups.empty() ? nullptr : &live.emplace_back(job.weight->layout(), job.groups);
+    Plan plan = PlanOf(table, context, job, groups, mode);
+    const int64_t rows = plan.rows.end - plan.rows.begin, count = plan.tokens.count;
+    if (count == 0) continue;
     const WeightLayout& w = plan.weight();
     if (plan.is_gathered())
       gathered = std::max(gathered, plan.live->BlockBytes(LiveGroups::BlockRows(count)));
-    plan.tokens.wants_prefetch = wants_prefetch;
-    plan.tokens.has_tiles = context.isa() == Isa::kAmx;
     plan.first_task = tasks;
     plan.rows_per_task =
         RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads(), region_rows);
@@ -220,6 +230,67 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
                    context.Scratch(worker));
     }
     if (plan.is_integer && plan.job->weight->layout().overlay != nullptr) AddWholeOverlay(plan, begin, end);
+  });
+}
+
+void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode mode, const JoinFn& join,
+                const LinearWeight* next, float* floats, Activations& into) {
+  const KernelTable& table = TableOf(context.isa());
+  ThreadPool& pool = context.pool();
+  const int64_t tokens = jobs.front().input->tokens(), width = jobs.front().weight->rows();
+  into.Set(floats, tokens, width);
+  if (tokens == 0 || width == 0) return;
+  const bool is_quantized = next != nullptr && mode == ComputeMode::kFast && next->layout().is_integer &&
+                            next->layout().overlay == nullptr;
+  QuantizedRows* rows = is_quantized ? &RowsToQuantize(into, next->layout()) : nullptr;
+  assert(jobs.size() <= kMostJoined);
+  std::vector<Plan> plans;
+  int64_t scratch = 0;
+  for (const MatMulJob& job : jobs) {
+    assert(job.tokens.empty() && job.groups.empty() && job.weight->rows() == width);
+    const Plan& plan = plans.emplace_back(PlanOf(table, context, job, nullptr, mode));
+    scratch = std::max(scratch, table.scratch_bytes(plan.weight(), tokens, !plan.is_integer));
+  }
+  ArrangeTokens(table, context, plans);
+  // Columns of a task: as many as leave four tasks a thread and the results in cache; whole groups.
+  int64_t columns = kGroupSize;
+  while (width >= 2 * columns * 4 * pool.threads() &&
+         2 * columns * tokens * static_cast<int64_t>(plans.size() * sizeof(float)) <= kJoinedBytes)
+    columns *= 2;
+  scratch = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(scratch), kAlignment));
+  const int64_t results = tokens * columns;
+  context.ReserveScratch(scratch + static_cast<int64_t>(plans.size() * sizeof(float)) * results);
+  pool.Run((width + columns - 1) / columns, [&](int64_t task, int worker) {
+    const int64_t begin = task * columns, n = std::min(columns, width - begin);
+    auto* memory = reinterpret_cast<float*>(context.Scratch(worker) + scratch);
+    for (size_t i = 0; i < plans.size(); ++i) {
+      const Plan& plan = plans[i];
+      float* out = memory + static_cast<int64_t>(i) * results - begin;  // row r is written at [r]
+      plan.product(plan.weight(), begin, begin + n, plan.tokens, out, columns, context.Scratch(worker));
+      if (plan.is_integer && plan.job->weight->layout().overlay != nullptr)
+        AddOverlay(plan.job->weight->layout(), begin, begin + n, FloatRowsOf(*plan.job->input), out, columns);
+    }
+    for (int64_t token = 0; token < tokens; ++token) {
+      float* of_token[kMostJoined];
+      for (size_t i = 0; i < plans.size(); ++i)
+        of_token[i] = memory + static_cast<int64_t>(i) * results + token * columns;
+      join(begin, n, of_token);
+      if (rows == nullptr) {
+        std::copy_n(of_token[0], n, floats + token * width + begin);
+        continue;
+      }
+      for (int64_t done = 0; done < n; done += kGroupPad * kGroupSize) {
+        // Through memory of its own: what is quantized together may be more than the task's columns.
+        QuantizedGroup groups[kGroupPad];
+        const int64_t first = (begin + done) / kGroupSize;
+        const std::byte* factors = next->layout().columns;
+        table.quantize(of_token[0] + done, factors == nullptr ? nullptr : factors + 2 * (begin + done),
+                       std::min(n - done, kGroupPad * kGroupSize), kGroupPad, groups);
+        const int64_t end = begin + n < width ? (begin + n) / kGroupSize : rows->stride;
+        std::copy_n(groups, std::min(kGroupPad, end - first),
+                    rows->groups.data() + token * rows->stride + first);
+      }
+    }
   });
 }
 

@@ -228,6 +228,55 @@ TEST(MatMul, MatricesOfOneRegionShareTheirInput) {
   }
 }
 
+TEST(MatMulInto, JoinedResultsAreThoseOfProductsOneAfterAnother) {
+  ThreadPool one(1), three(3);
+  const auto join = [](int64_t begin, int64_t n, float* const* results) {
+    for (int64_t i = 0; i < n; ++i)
+      results[0][i] = results[0][i] * results[1][i] + static_cast<float>(begin + i);
+  };
+  constexpr int64_t kCols = 96, kRows = 5;
+  for (const Isa isa : IsasThatRun()) {
+    KernelContext alone(one, isa), together(three, isa);
+    for (const DType dtype : kMatrixTypes) {
+      for (const auto& [width, tokens] :
+           {std::pair{int64_t{416}, int64_t{3}}, {416, 40}, {1500, 9}, {33, 20}}) {
+        if (!IsStorable(dtype, width, kCols) || !IsStorable(dtype, kRows, width)) continue;
+        SCOPED_TRACE(fmt::format("{} {} width {} tokens {}", IsaName(isa), DTypeName(dtype), width, tokens));
+        const LinearWeight first = MakeWeight(WeightMaker(3).Make(dtype, width, kCols));
+        const LinearWeight second = MakeWeight(WeightMaker(4).Make(DType::kQ8Row, width, kCols));
+        const LinearWeight next = MakeWeight(WeightMaker(5).Make(dtype, kRows, width));
+        const std::vector<float> x = WeightMaker(6).Floats(tokens * kCols);
+        for (const ComputeMode mode : {ComputeMode::kFast, ComputeMode::kExact}) {
+          std::vector<float> joined = Multiply(alone, first, x, tokens, mode);
+          std::vector<float> other = Multiply(alone, second, x, tokens, mode);
+          for (int64_t t = 0; t < tokens; ++t) {
+            float* const results[] = {joined.data() + t * width, other.data() + t * width};
+            join(0, width, results);
+          }
+          const std::vector<float> want = Multiply(alone, next, joined, tokens, mode);
+          for (KernelContext* context : {&alone, &together}) {
+            Activations input, into;
+            input.Set(x.data(), tokens, kCols);
+            std::vector<MatMulJob> jobs(2);
+            jobs[0].weight = &first;
+            jobs[1].weight = &second;
+            jobs[0].input = jobs[1].input = &input;
+            std::vector<float> floats(joined.size(), NAN), y(want.size());
+            const MatMulJob job{&next, &into, y.data(), kRows, {}, {}};
+            for (int round = 0; round < 2; ++round) {
+              MatMulInto(*context, jobs, mode, join, &next, floats.data(), into);
+              MatMul(*context, std::span(&job, 1), mode);
+              EXPECT_TRUE(SameBits(want, y)) << context->pool().threads() << " threads";
+            }
+            MatMulInto(*context, jobs, mode, join, nullptr, floats.data(), into);
+            EXPECT_TRUE(SameBits(joined, floats)) << "floats";
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(MatMul, ExactCasesAreExact) {
   ThreadPool pool(1);
   for (const Isa isa : IsasThatRun()) {
