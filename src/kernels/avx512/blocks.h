@@ -47,6 +47,8 @@ class GroupOrder {
   [[nodiscard]] CMFORGE_INLINE int64_t At(int64_t group) const {
     return begin_[group % kPartials] + group / kPartials;
   }
+  /// Of the first group of a partial sum; the others follow.
+  [[nodiscard]] CMFORGE_INLINE int64_t Begin(int64_t partial) const { return begin_[partial]; }
 
  private:
   int64_t begin_[kPartials];
@@ -55,10 +57,14 @@ class GroupOrder {
 constexpr int64_t kTileGroupBytes = kTileRows * kGroupSize;
 constexpr int64_t TileCodeBytes(int64_t groups) { return groups * kTileGroupBytes; }
 
+constexpr int64_t kFewTokens = 2 * kTileTokens;
+
 /// Tiles in a block: as many as fit beside the activations in L2, so that these are fetched from farther away once for
 /// all of them, and so that results are written in long pieces.
-constexpr int64_t BlockTilesOf(int64_t groups) {
-  constexpr int64_t kBudget = 448 << 10;
+constexpr int64_t BlockTilesOf(int64_t groups, int64_t tokens) {
+  constexpr int64_t kBudget = 448 << 10, kL1Budget = 24 << 10;
+  // Few tokens: unpacking takes much of the time, and less of it in L1.
+  if (tokens <= kFewTokens && TileCodeBytes(groups) <= kL1Budget) return kL1Budget / TileCodeBytes(groups);
   const int64_t tiles = kBudget / TileCodeBytes(groups);
   return tiles < 1 ? 1 : tiles > kMostBlockTiles ? kMostBlockTiles : tiles;
 }
@@ -135,13 +141,17 @@ CMFORGE_INLINE void UnpackUnit(const Encoding& row, const WeightLayout& w, const
   const int64_t groups = kIsFull ? kUnitGroups : w.groups - unit * kUnitGroups;
   const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
                 high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-  for (int64_t s = 0; s < kUnitSteps && kStepGroups * s < groups; ++s) {
-    const __m512i shifts = _mm512_set1_epi8(static_cast<char>(shift));
+  const __m512i shifts = _mm512_set1_epi8(static_cast<char>(shift));
+  codes += unit * avx512::kTileGroupBytes;
+#pragma GCC unroll 4
+  for (int64_t s = 0; s < kUnitSteps; ++s) {
     const __m512i a = _mm512_add_epi8(first[s], shifts), b = _mm512_add_epi8(second[s], shifts);
     const __m512i pairs[2] = {_mm512_permutex2var_epi64(a, low, b), _mm512_permutex2var_epi64(a, high, b)};
-    for (int64_t i = 0; i < kStepGroups && (kIsFull || kStepGroups * s + i < groups); ++i) {
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kStepGroups; ++i) {
+      if (!kIsFull && kStepGroups * s + i >= groups) break;
       const __m512i pair = pairs[i / 2];
-      uint8_t* to = codes + order.At(unit * kUnitGroups + kStepGroups * s + i) * avx512::kTileGroupBytes;
+      uint8_t* to = codes + order.Begin(kStepGroups * s + i) * avx512::kTileGroupBytes;
       _mm256_store_si256(reinterpret_cast<__m256i*>(to),
                          i % 2 == 0 ? _mm512_castsi512_si256(pair) : _mm512_extracti64x4_epi64(pair, 1));
     }
@@ -181,8 +191,8 @@ void UnpackTile(const WeightLayout& w, int64_t begin, int64_t count, int32_t zer
   }
 }
 
-constexpr int64_t BlockScratchBytes(int64_t groups) {
-  return avx512::BlockTilesOf(groups) *
+constexpr int64_t BlockScratchBytes(int64_t groups, int64_t tokens) {
+  return avx512::BlockTilesOf(groups, tokens) *
          (avx512::TileCodeBytes(groups) + UnitsOf(groups) * avx512::kUnitScales * int64_t{sizeof(float)});
 }
 
@@ -190,7 +200,7 @@ template <class Encoding>
 void BlocksProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, const TokenRows& x, float* out,
                    int64_t out_stride, std::byte* scratch) {
   using avx512::kTileRows;
-  const int64_t block_tiles = avx512::BlockTilesOf(w.groups), block_rows = kTileRows * block_tiles;
+  const int64_t block_tiles = avx512::BlockTilesOf(w.groups, x.count), block_rows = kTileRows * block_tiles;
   const int64_t tile_bytes = avx512::TileCodeBytes(w.groups),
                 tile_scales = UnitsOf(w.groups) * avx512::kUnitScales;
   auto* codes = reinterpret_cast<uint8_t*>(scratch);

@@ -5,7 +5,9 @@ namespace cmforge {
 namespace {
 
 int64_t ScratchBytes(const WeightLayout& w, int64_t tokens, bool is_exact) {
-  return is_exact ? avx512::FloatScratchBytes(w) : tokens < kBlockTokens ? 0 : BlockScratchBytes(w.groups);
+  return is_exact                ? avx512::FloatScratchBytes(w)
+         : tokens < kBlockTokens ? 0
+                                 : BlockScratchBytes(w.groups, tokens);
 }
 
 int64_t RowGrain(const WeightLayout&, int64_t tokens, bool is_exact) {
