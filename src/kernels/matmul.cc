@@ -270,6 +270,7 @@ void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, Compute
       if (plan.is_integer && plan.job->weight->layout().overlay != nullptr)
         AddOverlay(plan.job->weight->layout(), begin, begin + n, FloatRowsOf(*plan.job->input), out, columns);
     }
+    const int64_t last = begin + n < width || rows == nullptr ? (begin + n) / kGroupSize : rows->stride;
     for (int64_t token = 0; token < tokens; ++token) {
       float* of_token[kMostJoined];
       for (size_t i = 0; i < plans.size(); ++i)
@@ -280,15 +281,14 @@ void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, Compute
         continue;
       }
       for (int64_t done = 0; done < n; done += kGroupPad * kGroupSize) {
-        // Through memory of its own: what is quantized together may be more than the task's columns.
-        QuantizedGroup groups[kGroupPad];
-        const int64_t first = (begin + done) / kGroupSize;
+        const int64_t first = (begin + done) / kGroupSize, end = std::min(first + kGroupPad, last);
+        QuantizedGroup* to = rows->groups.data() + token * rows->stride + first;
+        QuantizedGroup copy[kGroupPad];  // where not all that is quantized together is the task's
+        const bool is_whole = end - first == kGroupPad;
         const std::byte* factors = next->layout().columns;
         table.quantize(of_token[0] + done, factors == nullptr ? nullptr : factors + 2 * (begin + done),
-                       std::min(n - done, kGroupPad * kGroupSize), kGroupPad, groups);
-        const int64_t end = begin + n < width ? (begin + n) / kGroupSize : rows->stride;
-        std::copy_n(groups, std::min(kGroupPad, end - first),
-                    rows->groups.data() + token * rows->stride + first);
+                       std::min(n - done, kGroupPad * kGroupSize), kGroupPad, is_whole ? to : copy);
+        if (!is_whole) std::copy_n(copy, end - first, to);
       }
     }
   });
