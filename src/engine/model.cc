@@ -311,6 +311,30 @@ void EngineModel::WriteLogits(Pass& pass, std::span<const int64_t> rows, const f
   });
 }
 
+/// Past the last mixer only the rows that logits are wanted of have a reader: they alone stay in the pass, as its rows
+/// 0, 1 and so on.
+void KeepRows(Pass& pass, std::vector<int64_t>& wanted, float* x) {
+  const auto count = static_cast<int64_t>(wanted.size());
+  if (count == pass.rows) return;
+  const int64_t hidden = pass.hidden();
+  std::vector<RowSpan> kept;
+  auto span = pass.spans.begin();
+  for (int64_t row = 0; row < count; ++row) {
+    int64_t& from = wanted[static_cast<size_t>(row)];
+    while (from >= span->row + span->count) ++span;
+    if (kept.empty() || kept.back().item != span->item) {
+      kept.push_back(*span);
+      kept.back().row = row;
+      kept.back().count = 0;
+    }
+    ++kept.back().count;
+    if (from != row) std::copy_n(x + from * hidden, hidden, x + row * hidden);
+    from = row;
+  }
+  pass.spans = std::move(kept);
+  pass.rows = count;
+}
+
 void EngineModel::RunChunk(Pass& pass, std::span<const StepItem> items, float*& logits) const {
   const int64_t hidden = pass.hidden(), layers = network_.config.num_layers;
   float* x = pass.work.stream.Get(pass.rows * hidden);
@@ -328,9 +352,23 @@ void EngineModel::RunChunk(Pass& pass, std::span<const StepItem> items, float*& 
     PrepareAngles(pass);
     if (network_.per_layer_width > 0) PreparePerLayerInputs(pass, x);
   }
+  std::vector<int64_t> wanted;
+  for (const RowSpan& span : pass.spans) {
+    const StepItem& item = items[static_cast<size_t>(span.item)];
+    const bool is_end = span.tokens + span.count == item.tokens.data() + item.tokens.size();
+    for (int64_t n = 0; n < span.count; ++n) {
+      const bool is_last = is_end && n + 1 == span.count;
+      if (item.logits == LogitRows::kAll || (item.logits == LogitRows::kLast && is_last))
+        wanted.push_back(span.row + n);
+    }
+  }
+  const std::vector<RowSpan> spans = pass.spans;
   for (int64_t visit = 0; visit < network_.visits(); ++visit) {
-    RunLayer(pass, network_.LayerOfVisit(visit), visit, x);
+    const Layer& layer = network_.LayerOfVisit(visit);
     const bool ends_pass = (visit + 1) % layers == 0, is_last = visit + 1 == network_.visits();
+    const bool is_on = RunMixer(pass, layer, visit, x);
+    if (is_last && pass.observer == nullptr && !layer.per_layer) KeepRows(pass, wanted, x);
+    if (is_on && pass.rows > 0) RunAfterMixer(pass, layer, visit, x);
     if (network_.config.loop_final_norm && ends_pass && !is_last) {
       // The norm between passes belongs to the last layer: where a mask's gate skips that layer, recorded runs of the
       // format's reference skip the norm with it.
@@ -342,19 +380,9 @@ void EngineModel::RunChunk(Pass& pass, std::span<const StepItem> items, float*& 
     }
     show(visit);
   }
-  std::vector<int64_t> wanted;
-  for (const RowSpan& span : pass.spans) {
-    const StepItem& item = items[static_cast<size_t>(span.item)];
-    const bool is_end = span.tokens + span.count == item.tokens.data() + item.tokens.size();
-    for (int64_t n = 0; n < span.count; ++n) {
-      const bool is_last = is_end && n + 1 == span.count;
-      if (item.logits == LogitRows::kAll || (item.logits == LogitRows::kLast && is_last))
-        wanted.push_back(span.row + n);
-    }
-  }
   WriteLogits(pass, wanted, x, logits);
   logits += static_cast<int64_t>(wanted.size()) * network_.head.rows();
-  for (RowSpan& span : pass.spans) {
+  for (const RowSpan& span : spans) {
     span.sequence->Advance(span.count);
     for (int64_t visit = 0; visit < network_.visits(); ++visit) {
       span.sequence->state(visit).kv.DropBefore(span.sequence->position());

@@ -126,13 +126,13 @@ void AddPerLayerInput(Pass& pass, const PerLayerInput& input, int64_t visit, flo
 
 }  // namespace
 
-void RunLayer(Pass& pass, const Layer& layer, int64_t visit, float* x) {
+bool RunMixer(Pass& pass, const Layer& layer, int64_t visit, float* x) {
   bool is_any_on = false;
   for (RowSpan& span : pass.spans) {
     span.is_on = IsLayerOn(span.active, pass.network, visit);
     is_any_on = is_any_on || span.is_on;
   }
-  if (!is_any_on) return;
+  if (!is_any_on) return false;
   const ProfileScope scope(pass.profile, Operator::kNorms);
   const int64_t hidden = pass.hidden();
   float* normed = pass.work.normed.Get(pass.rows * hidden);
@@ -150,7 +150,14 @@ void RunLayer(Pass& pass, const Layer& layer, int64_t visit, float* x) {
     RunShortConv(pass, std::get<ShortConv>(layer.mixer), visit, normed, branch);
   }
   AddBranch(pass, layer.mixer_out_norm, branch, x);
+  return true;
+}
 
+void RunAfterMixer(Pass& pass, const Layer& layer, int64_t visit, float* x) {
+  const ProfileScope scope(pass.profile, Operator::kNorms);
+  const int64_t hidden = pass.hidden();
+  float* normed = pass.work.normed.Get(pass.rows * hidden);
+  float* branch = pass.work.branch.Get(pass.rows * hidden);
   NormRows(pass, x, layer.ffn_norm, pass.rows, normed);
   if (const auto* ffn = std::get_if<FeedForward>(&layer.ffn)) {
     const ProfileScope inner(pass.profile, Operator::kFeedForward);

@@ -116,8 +116,10 @@ void RunShortConv(Pass& pass, const ShortConv& conv, int64_t visit, const float*
 void RunFeedForward(Pass& pass, const FeedForward& ffn, int64_t visit, const float* in, float* out);
 void RunMixture(Pass& pass, const Mixture& moe, int64_t visit, const float* in, float* out);
 
-/// One layer on the stream x [rows, hidden], in place.
-void RunLayer(Pass& pass, const Layer& layer, int64_t visit, float* x);
+// One layer on the stream x [rows, hidden], in place: the mixer, then all that no other row has a part in.
+/// False: no row takes part in the layer.
+[[nodiscard]] bool RunMixer(Pass& pass, const Layer& layer, int64_t visit, float* x);
+void RunAfterMixer(Pass& pass, const Layer& layer, int64_t visit, float* x);
 
 // Masks. Rows of a mask are layers, or visits where there are as many.
 [[nodiscard]] const uint8_t* MaskRow(const std::vector<std::vector<uint8_t>>& rows, const Network& network,

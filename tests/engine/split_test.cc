@@ -154,5 +154,38 @@ TEST(Split, OnlyTheWantedRowsOfLogitsComeBack) {
   EXPECT_EQ(result->LastRow(2).data(), result->logits.data() + 4 * vocab);
 }
 
+// Rows whose logits nobody wants leave the last layer early.
+TEST(Split, RowsWithoutLogitsChangeNoBitOfTheOthersOrOfWhatFollows) {
+  for (const char* family : kFamilies) {
+    for (const auto& [mode, dtype] : kModes) {
+      const auto model = LoadFixture(family, {.mode = mode, .dtype = dtype});
+      ASSERT_NE(model, nullptr);
+      const int64_t vocab = model->config().vocab_size;
+      const auto tokens = RandomTokens(70, vocab, 5);
+      const auto all = InPieces(*model, tokens, 1000);
+      auto a = NewSequence(*model), b = NewSequence(*model), c = NewSequence(*model), d = NewSequence(*model);
+      const std::span<const TokenId> first = std::span(tokens).first(67), few = std::span(tokens).first(3);
+      const StepItem items[] = {{a.get(), first, LogitRows::kNone, nullptr},
+                                {b.get(), first, LogitRows::kLast, nullptr},
+                                {c.get(), few, LogitRows::kAll, nullptr},
+                                {d.get(), first, LogitRows::kNone, nullptr}};
+      const auto result = model->Step({.items = items, .observer = nullptr});
+      ASSERT_TRUE(result);
+      ASSERT_EQ(result->logits.size(), static_cast<size_t>(4 * vocab));
+      ExpectSameBits(Row(all, 66, vocab), Row(result->logits, 0, vocab), std::string(family) + " last");
+      for (int64_t row = 0; row < 3; ++row)
+        ExpectSameBits(Row(all, row, vocab), Row(result->logits, 1 + row, vocab),
+                       std::string(family) + " all");
+      StepOne(*model, *d, {tokens[67]}, LogitRows::kNone);
+      for (const size_t at : {67, 68, 69}) {
+        const auto want = Row(all, static_cast<int64_t>(at), vocab);
+        if (at != 67) ExpectSameBits(want, StepOne(*model, *d, {tokens[at]}, LogitRows::kLast), "d");
+        ExpectSameBits(want, StepOne(*model, *a, {tokens[at]}, LogitRows::kLast), "a");
+        ExpectSameBits(want, StepOne(*model, *b, {tokens[at]}, LogitRows::kLast), "b");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cmforge::engine
