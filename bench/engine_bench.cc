@@ -76,7 +76,7 @@ void Attention(benchmark::State& state, const FloatKernels& kernels, KvType type
   for (int64_t page = 0; page < heads * head_pages; ++page) {
     pages.push_back(begin + page * layout.bytes);
     for (int64_t slot = 0; slot < kPagePositions; ++slot)
-      kernels.store_kv(layout, begin + page * layout.bytes, slot, q.data(), q.data());
+      kernels.store_kv(layout, begin + page * layout.bytes, slot, 1, q.data(), 0, q.data(), 0);
   }
   std::vector<float> unpacked(static_cast<size_t>(UnpackedFloats(layout)) + 16);
   using Clock = std::chrono::steady_clock;

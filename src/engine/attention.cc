@@ -150,21 +150,39 @@ class Runner {
       if (!span.is_on) continue;
       KvCache& cache = Cache(span);
       cache.Reserve(span.position, span.position + span.count);
-      // By head, not by row: rows of one tile share cache lines.
-      ForRange(pass_, a_.kv_heads, span.count * dim_ * 4, [&](int64_t begin, int64_t end) {
-        for (int64_t head = begin; head < end; ++head) {
-          for (int64_t n = 0; n < span.count; ++n) {
-            const int64_t row = span.row + n;
-            float* key = k_ + (row * a_.kv_heads + head) * dim_;
-            float* value = v_ + (row * a_.kv_heads + head) * dim_;
-            NormAndTurn(key, a_.k_norm, row, key);
-            if (a_.has_value_norm) {
-              pass_.kernels.rms_norm(value, nullptr, pass_.network.config.rms_norm_eps, dim_, value);
-            }
-            cache.Store(pass_.kernels, span.position + n, head, key, value);
-          }
+      // By tiles of positions, which share cache lines; a few rows by head.
+      const int64_t first = span.position / kTilePositions,
+                    tiles = (span.position + span.count - 1) / kTilePositions + 1 - first;
+      const int64_t cost = span.count * dim_ * 4;
+      if (tiles < pass_.pool().threads()) {
+        ForRange(pass_, a_.kv_heads, cost, [&](int64_t begin, int64_t end) {
+          for (int64_t tile = first; tile < first + tiles; ++tile) StoreTile(span, tile, begin, end);
+        });
+      } else {
+        ForRange(pass_, tiles, cost * a_.kv_heads / tiles, [&](int64_t begin, int64_t end) {
+          for (int64_t tile = first + begin; tile < first + end; ++tile)
+            StoreTile(span, tile, 0, a_.kv_heads);
+        });
+      }
+    }
+  }
+
+  /// What of the span lies in a tile of positions, heads [begin, end).
+  void StoreTile(const RowSpan& span, int64_t tile, int64_t begin, int64_t end) const {
+    const int64_t from = std::max(span.position, tile * kTilePositions),
+                  to = std::min(span.position + span.count, (tile + 1) * kTilePositions), count = to - from;
+    const int64_t row = span.row + from - span.position, stride = a_.kv_heads * dim_;
+    std::vector<float> keys(static_cast<size_t>(count * dim_));
+    for (int64_t head = begin; head < end; ++head) {
+      float* values = v_ + (row * a_.kv_heads + head) * dim_;
+      for (int64_t n = 0; n < count; ++n) {
+        NormAndTurn(k_ + ((row + n) * a_.kv_heads + head) * dim_, a_.k_norm, row + n, keys.data() + n * dim_);
+        if (a_.has_value_norm) {
+          float* value = values + n * stride;
+          pass_.kernels.rms_norm(value, nullptr, pass_.network.config.rms_norm_eps, dim_, value);
         }
-      });
+      }
+      Cache(span).Store(pass_.kernels, from, count, head, keys.data(), dim_, values, stride);
     }
   }
 

@@ -38,10 +38,11 @@ void KvCache::Reserve(int64_t begin, int64_t end) {
   RefreshPointers();
 }
 
-void KvCache::Store(const FloatKernels& kernels, int64_t position, int64_t head, const float* key,
-                    const float* value) {
+void KvCache::Store(const FloatKernels& kernels, int64_t position, int64_t count, int64_t head,
+                    const float* keys, int64_t key_stride, const float* values, int64_t value_stride) {
   std::byte* block = blocks_[static_cast<size_t>(position / kPagePositions - first_page_)].get();
-  kernels.store_kv(layout_, block + HeadOffset(head), position % kPagePositions, key, value);
+  kernels.store_kv(layout_, block + HeadOffset(head), position % kPagePositions, count, keys, key_stride,
+                   values, value_stride);
 }
 
 void KvCache::DropBefore(int64_t position) {

@@ -19,9 +19,9 @@ class KvCache {
   /// Makes positions [begin, end) writable. Allocates; nothing else here does.
   void Reserve(int64_t begin, int64_t end);
 
-  /// One head of one position, reserved before.
-  void Store(const FloatKernels& kernels, int64_t position, int64_t head, const float* key,
-             const float* value);
+  /// One head of `count` positions of one page, reserved before; FloatKernels::store_kv.
+  void Store(const FloatKernels& kernels, int64_t position, int64_t count, int64_t head, const float* keys,
+             int64_t key_stride, const float* values, int64_t value_stride);
 
   /// Drops what no query at `position` or later sees, keeping one block more so that short rewinds stay
   /// possible.

@@ -50,9 +50,10 @@ struct FloatKernels {
   /// One head of the gated delta rule over `tokens` tokens; see DeltaRuleArgs.
   void (*delta_rule)(const struct DeltaRuleArgs& args);
 
-  /// Stores one position of one head in its page (slot = position % 64); q8 rounds to nearest with absmax / 127 per group.
-  void (*store_kv)(const KvPageLayout& layout, std::byte* page, int64_t slot, const float* key,
-                   const float* value);
+  /// Stores `count` positions of one head in its page, from slot (= position % 64) on; q8 rounds to nearest with
+  /// absmax / 127 per group. Whole tiles of 16 positions take the least time. Strides: floats between positions.
+  void (*store_kv)(const KvPageLayout& layout, std::byte* page, int64_t slot, int64_t count,
+                   const float* keys, int64_t key_stride, const float* values, int64_t value_stride);
   /// Queries against one head's cached keys and values; see AttendArgs.
   void (*attend)(const AttendArgs& args);
 };

@@ -31,8 +31,8 @@ struct Problem {
       std::vector<float> key(static_cast<size_t>(key_dim)), value(static_cast<size_t>(value_dim));
       for (auto& x : key) x = normal(rng);
       for (auto& x : value) x = normal(rng);
-      FloatKernelsThatRun().front()->store_kv(layout, pages.back().data(), p % kPagePositions, key.data(),
-                                              value.data());
+      FloatKernelsThatRun().front()->store_kv(layout, pages.back().data(), p % kPagePositions, 1, key.data(),
+                                              0, value.data(), 0);
     }
     for (const auto& page : pages) page_pointers.push_back(page.data());
     q.resize(static_cast<size_t>(queries * key_dim));
@@ -162,11 +162,11 @@ TEST(Attention, CachesGiveBackWhatWasStoredWithinTheirPrecision) {
     for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<float>(i) - 20.5f;
     for (size_t i = 0; i < value.size(); ++i) value[i] = i == 3 ? 0 : 1.0f / static_cast<float>(i + 1);
     for (int64_t slot = 0; slot < kPagePositions; ++slot)
-      FloatKernelsThatRun().front()->store_kv(layout, page.data(), slot, key.data(), value.data());
+      FloatKernelsThatRun().front()->store_kv(layout, page.data(), slot, 1, key.data(), 0, value.data(), 0);
     for (const auto* kernels : FloatKernelsThatRun()) {
       std::vector<std::byte> other(page.size());
       for (int64_t slot = 0; slot < kPagePositions; ++slot)
-        kernels->store_kv(layout, other.data(), slot, key.data(), value.data());
+        kernels->store_kv(layout, other.data(), slot, 1, key.data(), 0, value.data(), 0);
       EXPECT_EQ(page, other) << kernels->isa;
     }
     const float step = type == KvType::kF32 ? 0 : type == KvType::kF16 ? 0x1p-11f : 0.5f / 127;
@@ -174,6 +174,36 @@ TEST(Attention, CachesGiveBackWhatWasStoredWithinTheirPrecision) {
       layout.Load(page.data(), slot, key_back.data(), value_back.data());
       for (size_t i = 0; i < key.size(); ++i) EXPECT_NEAR(key[i], key_back[i], step * 30);
       for (size_t i = 0; i < value.size(); ++i) EXPECT_NEAR(value[i], value_back[i], step);
+    }
+  }
+}
+
+TEST(Attention, PositionsStoredTogetherAreThoseStoredOneByOne) {
+  constexpr int64_t kKeyStride = 130, kValueStride = 75;
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> keys(kPagePositions * kKeyStride), values(kPagePositions * kValueStride);
+  for (auto& x : keys) x = normal(rng);
+  for (auto& x : values) x = normal(rng);
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8}) {
+    for (const int64_t key_dim : {16, 20, 48, 128}) {
+      const KvPageLayout layout(type, key_dim, 70);
+      std::vector<std::byte> want(static_cast<size_t>(layout.bytes));
+      for (int64_t slot = 0; slot < kPagePositions; ++slot) {
+        FloatKernelsThatRun().front()->store_kv(layout, want.data(), slot, 1, keys.data() + slot * kKeyStride,
+                                                0, values.data() + slot * kValueStride, 0);
+      }
+      for (const auto* kernels : FloatKernelsThatRun()) {
+        for (const int64_t piece : {1, 5, 16, 24, 64}) {
+          std::vector<std::byte> got(want.size());
+          for (int64_t slot = 0; slot < kPagePositions; slot += piece) {
+            kernels->store_kv(layout, got.data(), slot, std::min(piece, kPagePositions - slot),
+                              keys.data() + slot * kKeyStride, kKeyStride,
+                              values.data() + slot * kValueStride, kValueStride);
+          }
+          EXPECT_EQ(want, got) << kernels->isa << " dims " << key_dim << " by " << piece;
+        }
+      }
     }
   }
 }
