@@ -18,11 +18,10 @@ float Softplus(float x) {
   return x > 20.0f ? x : static_cast<float>(std::log1p(std::exp(static_cast<double>(x))));
 }
 
-/// Asks for the lines of n floats that are used soon; rows of a head lie too far apart for the processor to foresee.
-template <bool kIsWritten>
+/// Asks for the lines of n floats that are read soon; rows of a head lie too far apart for the processor to foresee.
 void Prefetch(const float* x, int64_t n) {
   constexpr int64_t kLine = 64 / sizeof(float);
-  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(x + i, kIsWritten ? 1 : 0);
+  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(x + i);
 }
 constexpr int64_t kRowsAhead = 4;
 
@@ -127,7 +126,8 @@ class Runner {
       v_ = work.v.Get(pass_.rows * a_.k->rows());
       std::copy_n(k_, pass_.rows * a_.k->rows(), v_);
     }
-    attended_ = work.attended.Get(pass_.rows * a_.heads * dim_);
+    // A task's results replace its queries, whose lines are at hand, unless gates lie between these.
+    attended_ = a_.has_query_gate ? work.attended.Get(pass_.rows * a_.heads * dim_) : q_;
   }
 
   [[nodiscard]] KvCache& Cache(const RowSpan& span) const {
@@ -314,8 +314,8 @@ class Runner {
     for (int64_t n = 0; n < task.count; ++n) {
       const int64_t row = task.row + n, position = task.span->position + row - task.span->row;
       if (n + kRowsAhead < task.count)
-        Prefetch<false>(q_ + (row + kRowsAhead) * a_.q.rows() + task.kv_head * group_ * q_stride_,
-                        group_ * q_stride_);
+        Prefetch(q_ + (row + kRowsAhead) * a_.q.rows() + task.kv_head * group_ * q_stride_,
+                 group_ * q_stride_);
       for (int64_t g = 0; g < group_; ++g) {
         AttendQuery& state = states[n * group_ + g];
         const float* q = q_ + row * a_.q.rows() + (task.kv_head * group_ + g) * q_stride_;
@@ -358,9 +358,6 @@ class Runner {
   void Finish(const Task& task, const AttendQuery* states) const {
     const uint8_t* heads = Heads(*task.span);
     for (int64_t n = 0; n < task.count; ++n) {
-      if (n + kRowsAhead < task.count)
-        Prefetch<true>(attended_ + ((task.row + n + kRowsAhead) * a_.heads + task.kv_head * group_) * dim_,
-                       group_ * dim_);
       for (int64_t g = 0; g < group_; ++g) {
         const int64_t row = task.row + n, head = task.kv_head * group_ + g;
         float* out = attended_ + (row * a_.heads + head) * dim_;
