@@ -71,6 +71,8 @@ CMFORGE_INLINE __m256 VectorExp2(__m256 x32) {
   return _mm512_cvtpd_ps(_mm512_mul_pd(p, _mm512_castsi512_pd(exponent)));
 }
 
+constexpr int64_t kRungsAhead = 512;
+
 /// The ladders of q4tp and q2tp rows: (lo, step) at w.scales, five-bit rungs at w.rungs.
 template <bool kIsQ2>
 class Ladders {
@@ -80,6 +82,7 @@ class Ladders {
   /// Prepares up to kRowsAtOnce rows.
   CMFORGE_INLINE void Begin(int64_t row, int64_t rows) {
     begin_ = row;
+    Prefetch(w_.scales + 4 * (row + kRowsAtOnce), 4 * kRowsAtOnce);
     for (int64_t i = 0; i < rows; i += 4) {
       const __mmask8 mask = static_cast<__mmask8>(LowBytes(2 * (rows - i)));
       const __m128i halves = _mm_maskz_loadu_epi16(mask, w_.scales + 4 * (row + i));
@@ -90,6 +93,8 @@ class Ladders {
   /// MakeLadder (ladder.h) in two vectors.
   CMFORGE_INLINE void SetRow(int64_t row) {
     rungs_ = w_.rungs + row * w_.rung_stride;
+    // A row's few bytes are too far from the last row's, in time, for the processor to foresee them.
+    Prefetch(rungs_ + kRungsAhead, w_.rung_stride);
     const float* ends = ends_ + 2 * (row - begin_);
     const __m512 one = _mm512_set1_ps(1.0f), p0 = _mm512_set1_ps(ends[1]), p1 = _mm512_mul_ps(p0, p0),
                  p2 = _mm512_mul_ps(p1, p1), p3 = _mm512_mul_ps(p2, p2), p4 = _mm512_mul_ps(p3, p3);
