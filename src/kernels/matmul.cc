@@ -21,8 +21,10 @@ constexpr size_t kAlignment = 64;
 // two threads lose a sixth of the bandwidth), short enough that the last task of a region keeps nobody waiting.
 constexpr int64_t kTaskBytes = 256 << 10;
 constexpr int64_t kManyTokens = 8;
+// Results that are joined: of how many products, and at most how many bytes (or what a group of columns has), so that
+// they stay in L2 beside the activations and a block of weights.
 constexpr size_t kMostJoined = 2;
-const int64_t kJoinedBytes = getenv("JB") ? atoi(getenv("JB")) << 10 : 512 << 10;
+constexpr int64_t kJoinedBytes = 512 << 10;
 
 /// A job with everything resolved, and where its tasks begin in the region's numbering.
 struct Plan {
