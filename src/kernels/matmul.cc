@@ -21,6 +21,8 @@ constexpr size_t kAlignment = 64;
 // two threads lose a sixth of the bandwidth), short enough that the last task of a region keeps nobody waiting.
 constexpr int64_t kTaskBytes = 256 << 10;
 constexpr int64_t kManyTokens = 8;
+// Tasks of many tokens: a thread has at least this many, of at most this many rows unless there are twice as many.
+constexpr int64_t kLeastTasks = 2, kTaskRows = 512;
 // Results that are joined: of how many products, and at most how many bytes (or what a group of columns has), so that
 // they stay in L2 beside the activations and a block of weights.
 constexpr size_t kMostJoined = 2;
@@ -97,14 +99,15 @@ int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRa
   const int64_t count = rows.end - rows.begin;
   if (threads == 1) return count;
   const int64_t row_bytes = std::max<int64_t>(1, static_cast<int64_t>(w.end - w.codes) / w.rows);
-  // At least four tasks a thread, so that none waits long for the last one. With few tokens a task reads
-  // kTaskBytes; with many it is as large as that allows, since a task fetches the activations of all tokens.
-  const int64_t by_count = count / (int64_t{4} * threads);
+  // At least four tasks a thread, so that none waits long for the last one. With few tokens a task reads kTaskBytes;
+  // with many it is as large as that allows, since a task fetches the activations of all tokens, and where that is
+  // little, half as many: within a task the next rows are fetched while some are multiplied, between tasks they are not.
+  const int64_t quarter = count / (int64_t{4} * threads), half = count / (kLeastTasks * threads);
   // Short jobs (runs of live rows) are not cut where there are many of them.
   const int64_t wanted =
       tokens >= kManyTokens
-          ? by_count
-          : std::min(std::max(by_count, region_rows / (int64_t{16} * threads)), kTaskBytes / row_bytes);
+          ? std::max(quarter, std::min(half, kTaskRows))
+          : std::min(std::max(quarter, region_rows / (int64_t{16} * threads)), kTaskBytes / row_bytes);
   return std::max<int64_t>(1, (wanted + grain - 1) / grain) * grain;
 }
 
@@ -254,9 +257,9 @@ void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, Compute
     scratch = std::max(scratch, table.scratch_bytes(plan.weight(), tokens, !plan.is_integer));
   }
   ArrangeTokens(table, context, plans);
-  // Columns of a task: as many as leave four tasks a thread and the results in cache; whole groups.
+  // Columns of a task: as many as leave a thread its tasks and the results in cache; whole groups.
   int64_t columns = kGroupSize;
-  while (width >= 2 * columns * 4 * pool.threads() &&
+  while (width >= 2 * columns * kLeastTasks * pool.threads() &&
          2 * columns * tokens * static_cast<int64_t>(plans.size() * sizeof(float)) <= kJoinedBytes)
     columns *= 2;
   scratch = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(scratch), kAlignment));
