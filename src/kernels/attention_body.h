@@ -54,15 +54,24 @@ constexpr int64_t kBytesOf = kType == KvType::kF32   ? 4
                              : kType == KvType::kF16 ? 2
                                                      : 1;
 
+// What is asked for: with AVX-512 the next page, into L2, whose requests outnumber those of L1 (a tenth faster on a Xeon
+// than into L1); else the next half of a page, into L1.
+#if defined(CMFORGE_VEC_AVX512)
+constexpr bool kAsksForNextPage = true;
+#else
+constexpr bool kAsksForNextPage = false;
+#endif
+CMFORGE_INLINE void PrefetchLine(const void* p) { __builtin_prefetch(p, 0, kAsksForNextPage ? 2 : 3); }
+
 /// Asks for the lines that begin in step i, of kBytes bytes, of a stretch that is read soon: keys, values and the next
 /// page's keys are stretches too short for the processor to foresee.
 template <int64_t kBytes>
 CMFORGE_INLINE void PrefetchStep(const std::byte* stretch, int64_t i) {
   constexpr int64_t kLine = 64;
   if constexpr (kBytes >= kLine) {
-    for (int64_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(stretch + i * kBytes + at);
+    for (int64_t at = 0; at < kBytes; at += kLine) PrefetchLine(stretch + i * kBytes + at);
   } else {
-    if (i % (kLine / kBytes) == 0) __builtin_prefetch(stretch + i * kBytes);
+    if (i % (kLine / kBytes) == 0) PrefetchLine(stretch + i * kBytes);
   }
 }
 
@@ -337,9 +346,12 @@ void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, con
                 const std::byte* next, int64_t origin) {
   const KvPageLayout& layout = *args.layout;
   const std::byte* values = bytes + layout.values;
-  PageView page = {bytes,  reinterpret_cast<const float*>(bytes + layout.key_scales),
-                   values, reinterpret_cast<const float*>(bytes + layout.value_scales),
-                   values, next};
+  PageView page = {bytes,
+                   reinterpret_cast<const float*>(bytes + layout.key_scales),
+                   values,
+                   reinterpret_cast<const float*>(bytes + layout.value_scales),
+                   kAsksForNextPage ? next : values,
+                   kAsksForNextPage ? next + layout.values : next};
   alignas(64) float scores[kMostQueries][kPagePositions];
   // One or two blocks of queries convert as they load.
   if (args.unpacked != nullptr && count > 2 * kInPlace) {
@@ -348,6 +360,10 @@ void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, con
     if (kType != KvType::kF32) UnpackValues<kType>(layout, page, args.unpacked);
     AddAll<Unpacked<kType>>(layout, page, origin, queries, count, scores);
   } else {
+    if constexpr (kAsksForNextPage && kType == KvType::kQ8) {
+      for (int64_t at = layout.key_scales; at < layout.values; at += 64) PrefetchLine(next + at);
+      for (int64_t at = layout.value_scales; at < layout.bytes; at += 64) PrefetchLine(next + at);
+    }
     WeighAll<InPlace<kType>>(args, page, origin, queries, count, scores);
     AddAll<InPlace<kType>>(layout, page, origin, queries, count, scores);
   }
