@@ -36,6 +36,8 @@ struct FloatKernels {
   void (*exp)(const float* x, int64_t n, float* out);
   /// out = cap * tanh(x / cap).
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+  /// Each x to the nearest f16 (F32ToF16), as f32.
+  void (*round_f16)(float* x, int64_t n);
   /// y += a * x.
   void (*add_scaled)(const float* x, float a, int64_t n, float* y);
 

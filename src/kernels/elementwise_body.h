@@ -34,6 +34,9 @@ void ExpRow(const float* x, int64_t n, float* out) {
 void SoftcapRow(const float* x, float cap, int64_t n, float* out) {
   Map(x, n, out, [=](VecF v) { return Set(cap) * Tanh(v / Set(cap)); });
 }
+void RoundF16Row(float* x, int64_t n) {
+  Map(x, n, x, [](VecF v) { return RoundF16(v); });
+}
 void AddScaled(const float* x, float a, int64_t n, float* y) {
   Map(x, y, n, y, [=](VecF v, VecF w) { return Fma(v, Set(a), w); });
 }
@@ -97,6 +100,7 @@ constexpr FloatKernels MakeTable(std::string_view isa, bool (*runs_here)()) {
   table.sigmoid = SigmoidRow;
   table.exp = ExpRow;
   table.softcap = SoftcapRow;
+  table.round_f16 = RoundF16Row;
   table.add_scaled = AddScaled;
   table.rope = Rope;
   table.conv_row = ConvRow;

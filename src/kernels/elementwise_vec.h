@@ -49,6 +49,9 @@ CMFORGE_INLINE VecF LoadI8(const int8_t* p) {
 CMFORGE_INLINE void StoreF16(uint16_t* p, VecF x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
 }
+CMFORGE_INLINE VecF RoundF16(VecF x) {
+  return (VecF)_mm512_cvtph_ps(_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+}
 #elif defined(CMFORGE_VEC_AVX2)
 CMFORGE_INLINE VecF Fma(VecF a, VecF b, VecF c) {
   return (VecF)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
@@ -63,6 +66,9 @@ CMFORGE_INLINE VecF LoadI8(const int8_t* p) {
 }
 CMFORGE_INLINE void StoreF16(uint16_t* p, VecF x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
+}
+CMFORGE_INLINE VecF RoundF16(VecF x) {
+  return (VecF)_mm256_cvtph_ps(_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
 }
 #elif defined(CMFORGE_VEC_NEON)
 CMFORGE_INLINE VecF Fma(VecF a, VecF b, VecF c) {
@@ -80,6 +86,7 @@ CMFORGE_INLINE VecF LoadI8(const int8_t* p) {
 CMFORGE_INLINE void StoreF16(uint16_t* p, VecF x) {
   vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)x)));
 }
+CMFORGE_INLINE VecF RoundF16(VecF x) { return (VecF)vcvt_f32_f16(vcvt_f16_f32((float32x4_t)x)); }
 #else
 CMFORGE_INLINE VecF Fma(VecF a, VecF b, VecF c) {
   return VecF{__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1]),
@@ -96,6 +103,9 @@ CMFORGE_INLINE VecF LoadI8(const int8_t* p) {
 }
 CMFORGE_INLINE void StoreF16(uint16_t* p, VecF x) {
   for (int i = 0; i < kLanes; ++i) p[i] = F32ToF16(x[i]);
+}
+CMFORGE_INLINE VecF RoundF16(VecF x) {
+  return VecF{RoundToF16(x[0]), RoundToF16(x[1]), RoundToF16(x[2]), RoundToF16(x[3])};
 }
 #endif
 

@@ -224,8 +224,11 @@ template <int kTokens>
 CMFORGE_INLINE void Tile(const float* const* w, int64_t rows, const float* x, int64_t x_stride, int64_t begin,
                          int64_t end, int64_t cols, float* partials, float* out, int64_t row_stride,
                          int64_t token_stride) {
+  // Constant indices throughout, or the sums would lie in memory.
   Vec16 sums[kTokens][kTileRows];
+#pragma GCC unroll 6
   for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
     for (int r = 0; r < kTileRows; ++r) {
       sums[t][r] = begin == 0 ? Zero() : LoadF32(partials + 16 * (t * kTileRows + r));
     }
@@ -243,7 +246,9 @@ CMFORGE_INLINE void Tile(const float* const* w, int64_t rows, const float* x, in
     }
   }
   if (end < cols) {
+#pragma GCC unroll 6
     for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
       for (int r = 0; r < kTileRows; ++r) StoreF32(partials + 16 * (t * kTileRows + r), sums[t][r]);
     }
     return;
@@ -251,8 +256,10 @@ CMFORGE_INLINE void Tile(const float* const* w, int64_t rows, const float* x, in
   if (c < cols) {
     const auto bytes = static_cast<size_t>(cols - c) * 4;
     alignas(64) float weights[16] = {}, values[16] = {};
+#pragma GCC unroll 4
     for (int r = 0; r < kTileRows; ++r) {
       __builtin_memcpy(weights, w[r] + c, bytes);
+#pragma GCC unroll 6
       for (int t = 0; t < kTokens; ++t) {
         __builtin_memcpy(values, x + t * x_stride + c, bytes);
         sums[t][r] = Fma(LoadF32(weights), LoadF32(values), sums[t][r]);

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "base/half.h"
 #include "gtest/gtest.h"
 
 namespace cmforge {
@@ -115,6 +116,27 @@ TEST(Elementwise, EveryInstructionSetGivesEqualBits) {
             "rope");
       }
     }
+  }
+}
+
+TEST(Elementwise, RoundingToHalvesIsThatOfTheConversion) {
+  // Both sides of every boundary between neighbouring halves, subnormals, infinities and NaN.
+  std::vector<float> values;
+  for (uint32_t half = 0; half <= 0xFFFF; ++half) {
+    const float value = F16ToF32(static_cast<uint16_t>(half));
+    values.push_back(value);
+    if (!std::isfinite(value)) continue;
+    const float next = F16ToF32(static_cast<uint16_t>(half + 1));
+    const float middle = std::isfinite(next) ? value + (next - value) / 2 : std::copysign(65520.0f, value);
+    for (const float near : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, middle * 2)})
+      values.push_back(near);
+  }
+  std::vector<float> want(values.size());
+  for (size_t i = 0; i < values.size(); ++i) want[i] = RoundToF16(values[i]);
+  for (const auto* kernels : FloatKernelsThatRun()) {
+    std::vector<float> got = values;
+    kernels->round_f16(got.data(), static_cast<int64_t>(got.size()));
+    ExpectSameBits(want, got, std::string(kernels->isa).c_str());
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "coreml/interpreter/clones.h"
 #include "coreml/interpreter/weight.h"
+#include "kernels/elementwise.h"
 
 namespace cmforge::coreml {
 
@@ -23,25 +24,9 @@ CMF_CLONES void HalvesToFloats(const std::byte* halves, int64_t count, float* ou
   }
 }
 
-CMF_CLONES void RoundToHalves(float* values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    uint32_t bits = 0;
-    __builtin_memcpy(&bits, values + i, 4);
-    const uint32_t sign = bits & 0x80000000u;
-    const uint32_t magnitude = bits & 0x7FFFFFFFu;
-    uint32_t normal = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u)) & ~0x1FFFu;
-    normal = normal >= 0x47800000u ? 0x7F800000u : normal;
-    // Below 2^-14: adding 0.5 makes the unit in the last place 2^-24, which is f16's.
-    float small = 0;
-    __builtin_memcpy(&small, &magnitude, 4);
-    small = (small + 0.5f) - 0.5f;
-    uint32_t subnormal = 0;
-    __builtin_memcpy(&subnormal, &small, 4);
-    uint32_t rounded = magnitude < 0x38800000u ? subnormal : normal;
-    rounded = magnitude > 0x7F800000u ? 0x7FC00000u : rounded;
-    bits = rounded | sign;
-    __builtin_memcpy(values + i, &bits, 4);
-  }
+void RoundToHalves(float* values, int64_t count) {
+  static const FloatKernels& kernels = *FindFloatKernels("");
+  kernels.round_f16(values, count);
 }
 
 }  // namespace cmforge::coreml

@@ -58,8 +58,16 @@ struct Reduction {
   void ForPlaces(ThreadPool& pool, Fn&& fn) const {
     const int64_t n = kept.inner_extent();
     const std::array<int64_t, 2> s = kept.inner_strides();
-    kept.Run(pool, [&](const std::array<int64_t, 2>& at) {
-      for (int64_t i = 0; i < n; ++i) fn(at[0] + i * s[0], at[1] + i * s[1]);
+    const auto run = [&](const std::array<int64_t, 2>& at, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) fn(at[0] + i * s[0], at[1] + i * s[1]);
+    };
+    if (kept.outer_count() > 1)
+      return kept.Run(pool, [&](const std::array<int64_t, 2>& at) { run(at, 0, n); });
+    // One run of places, as in most programs: it is cut itself.
+    constexpr int64_t kPieceElements = 1 << 13;
+    const int64_t grain = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(1, count));
+    kept.ForRows(0, kept.outer_count(), [&](const std::array<int64_t, 2>& at) {
+      pool.ForRanges(n, grain, [&](int64_t begin, int64_t end) { run(at, begin, end); });
     });
   }
 

@@ -30,11 +30,14 @@ Result<void> FunctionPlan::Run(StateSet* run_states) {
     float* home = frame_.Out(plan_states_[static_cast<size_t>(root.state)].home);
     frame_.SetData(id, home + value(id).offset);
   }
+  const auto round = [&](ValueId id) {
+    if (value(id).type.tensor.dtype != mil::DataType::kFloat16) return;
+    float* values = frame_.Out(id);
+    frame_.pool().ForRanges(value(id).count(), 1 << 13,
+                            [&](int64_t begin, int64_t end) { RoundToHalves(values + begin, end - begin); });
+  };
   if (rounds()) {
-    for (const ValueId id : input_ids_) {
-      if (value(id).type.tensor.dtype == mil::DataType::kFloat16)
-        RoundToHalves(frame_.Out(id), value(id).count());
-    }
+    for (const ValueId id : input_ids_) round(id);
   }
   for (PlanStep& step : steps_) {
     if (options_.cancelled && options_.cancelled->load(std::memory_order_relaxed))
@@ -42,10 +45,7 @@ Result<void> FunctionPlan::Run(StateSet* run_states) {
     auto status = step.is_dynamic ? RunDynamic(step) : step.kernel(frame_);
     if (!status) return fail(std::move(status).error().In(mil::OperationLabel(*step.op)));
     if (!step.is_rounded) continue;
-    for (const ValueId id : step.outputs) {
-      const PlanValue& out = value(id);
-      if (out.type.tensor.dtype == mil::DataType::kFloat16) RoundToHalves(frame_.Out(id), out.count());
-    }
+    for (const ValueId id : step.outputs) round(id);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].type.shape != value(output_ids_[i]).type.tensor.shape) {
