@@ -7,9 +7,9 @@ namespace cmforge {
 namespace {
 
 // Waiting spins for 50 to 100 microseconds, longer than the gap between two operators of a decode step; then it
-// offers its core a few times, so that where there are more threads than cores the one that is waited for runs;
-// then it parks.
-constexpr int kSpins = 2000, kYields = 16;
+// offers its core a few times, so that the one that is waited for runs; then it parks. Where there are more threads
+// than cores, spinning keeps one from running.
+constexpr int kSpins = 2000, kSpinsCrowded = 20, kYields = 16;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -19,8 +19,8 @@ inline void Pause() {
 #endif
 }
 
-void Wait(int turn) {
-  if (turn < kSpins) {
+void Wait(int turn, int spins) {
+  if (turn < spins) {
     Pause();
   } else {
     std::this_thread::yield();
@@ -29,7 +29,8 @@ void Wait(int turn) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads)
+    : spins_(threads > static_cast<int>(std::thread::hardware_concurrency()) ? kSpinsCrowded : kSpins) {
   workers_.reserve(static_cast<size_t>(std::max(threads, 1) - 1));
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { WorkerLoop(i); });
@@ -58,8 +59,8 @@ void ThreadPool::WorkerLoop(int worker) {
   uint32_t seen = 0;
   for (;;) {
     uint32_t now = generation_.load();
-    for (int i = 0; i < kSpins + kYields && now == seen; ++i) {
-      Wait(i);
+    for (int i = 0; i < spins_ + kYields && now == seen; ++i) {
+      Wait(i, spins_);
       now = generation_.load();
     }
     if (now == seen) {
@@ -89,8 +90,8 @@ void ThreadPool::RunErased(int64_t count, Erased fn, void* context) {
   generation_.notify_all();
   TakeTasks(0);
   for (int i = 0; busy_.load() != 0; ++i) {
-    if (i < kSpins + kYields) {
-      Wait(i);
+    if (i < spins_ + kYields) {
+      Wait(i, spins_);
     } else if (const int32_t left = busy_.load(); left != 0) {
       busy_.wait(left);
     }

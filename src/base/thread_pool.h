@@ -53,6 +53,7 @@ class ThreadPool {
   void WorkerLoop(int worker);
   void TakeTasks(int worker);
 
+  const int spins_;
   std::mutex callers_;
   std::vector<std::thread> workers_;
   // The job, written by the caller before `generation_` is advanced.
