@@ -101,6 +101,7 @@ Json ToJson(const coreml::CheckResult& r) {
           {"kl_mean", r.kl_mean},
           {"prefill_infer_max_abs", r.prefill_infer_max_abs},
           {"ok", r.ok},
+          {"failed", r.failed},
           {"generated", r.generated},
           {"prefill_calls", r.prefill_calls},
           {"worst_position", r.worst_position},
@@ -178,6 +179,7 @@ Result<int> Check(const Cli& cli, const Options& options) {
         result.ok ? "ok" : "NOT RIGHT", result.cosine_min, result.worst_position, result.cosine_mean,
         result.max_abs, result.kl_mean, result.top1_agreement * 100, result.decided_disagreements,
         result.decided, result.prefill_infer_max_abs, result.state_max_abs, result.state_cosine);
+    for (const std::string& one : result.failed) fmt::print("  failed   {}\n", one);
     for (const coreml::StateDifference& one : result.states) {
       fmt::print("  state    {} {}: {:.3g}, relative {:.3g} (worst in layer {}, of {} compared)\n", one.state,
                  one.part, one.max_abs, one.max_relative, one.worst_layer, one.layers);

@@ -20,6 +20,13 @@ void Widen(double& max, double value) {
   if (!(value <= max) && !std::isnan(max)) max = value;
 }
 
+/// Of two vectors with this product and these squared lengths. Nothing is like zeros but zeros.
+double Cosine(double dot, double square_a, double square_b) {
+  const double lengths = std::sqrt(square_a) * std::sqrt(square_b);
+  if (lengths > 0 || std::isnan(lengths)) return dot / lengths;
+  return square_a == square_b ? 1 : 0;
+}
+
 size_t BestOf(std::span<const float> row) {
   return static_cast<size_t>(std::max_element(row.begin(), row.end()) -
                              row.begin());  // the lowest id of equals
@@ -45,8 +52,7 @@ Comparison Compare(std::span<const float> want, std::span<const float> got, doub
     Widen(out.max_abs, std::fabs(w - g));
     out.kl += std::exp(w - log_want) * ((w - log_want) - (g - log_got));
   }
-  const double norms = std::sqrt(norm_want * norm_got);
-  out.cosine = norms > 0 ? dot / norms : 1;
+  out.cosine = Cosine(dot, norm_want, norm_got);
   mean /= static_cast<double>(want.size());
   double variance = 0;
   for (const float w : want) variance += (w - mean) * (w - mean);
@@ -75,8 +81,11 @@ class Checker {
     CMF_TRY(auto expected, reference_.NewSequence());
     const auto context =
         static_cast<size_t>(std::min(stepwise->context_length(), expected->context_length()));
-    std::vector<TokenId> tokens(prompt.begin(),
-                                prompt.begin() + static_cast<long>(std::min(prompt.size(), context)));
+    if (prompt.size() > context) {
+      return Fail(ErrorKind::kLimit, fmt::format("prompt: {} tokens do not fit a context of {}: shorten it",
+                                                 prompt.size(), context));
+    }
+    std::vector<TokenId> tokens(prompt.begin(), prompt.end());
     const size_t prompt_size = tokens.size();
     const size_t total = std::min(context, prompt_size + static_cast<size_t>(options_.max_tokens));
     result_.generated = static_cast<int64_t>(total - prompt_size);
@@ -160,8 +169,7 @@ class Checker {
         norm_b += y * y;
         Widen(result_.state_max_abs, std::fabs(x - y));
       }
-      const double norms = std::sqrt(norm_a * norm_b);
-      const double cosine = norms > 0 ? dot / norms : (norm_a == norm_b ? 1 : 0);
+      const double cosine = Cosine(dot, norm_a, norm_b);
       if (!(cosine >= result_.state_cosine) && !std::isnan(result_.state_cosine))
         result_.state_cosine = cosine;
     }
@@ -189,12 +197,37 @@ class Checker {
     result_.cosine_mean = cosines_ / n;
     result_.kl_mean = kl_ / n;
     result_.top1_agreement = static_cast<double>(agreements_) / n;
-    result_.ok = result_.cosine_mean >= options_.min_cosine && result_.cosine_min >= options_.worst_cosine &&
-                 result_.state_cosine >= options_.min_cosine && result_.decided_disagreements == 0 &&
-                 std::isfinite(result_.max_abs) && std::isfinite(result_.prefill_infer_max_abs) &&
-                 std::isfinite(result_.state_max_abs);
-    for (const StateDifference& state : result_.states)
-      result_.ok = result_.ok && state.max_relative <= options_.max_state_difference;
+    FindFailures();
+    result_.ok = result_.failed.empty();
+  }
+
+  void FindFailures() {
+    const auto check = [&](bool passes, std::string text) {
+      if (!passes) result_.failed.push_back(std::move(text));
+    };
+    const auto at_least = [&](const char* limit, double value, double bound, const std::string& where) {
+      check(value >= bound,
+            fmt::format("{}: {:.7g}{}, at least {:.7g} is wanted", limit, value, where, bound));
+    };
+    const auto is_number = [&](const char* limit, double value) {
+      check(std::isfinite(value), fmt::format("{}: {}, a finite number is wanted", limit, value));
+    };
+    at_least("min-cosine", result_.cosine_mean, options_.min_cosine, " of logits on average");
+    at_least("worst-cosine", result_.cosine_min, options_.worst_cosine,
+             fmt::format(" of logits at position {}", result_.worst_position));
+    check(result_.decided_disagreements == 0,
+          fmt::format("decided-gap: {} of {} decided choices differ, none may", result_.decided_disagreements,
+                      result_.decided));
+    at_least("min-cosine", result_.state_cosine, options_.min_cosine, " of prefill's states and infer's");
+    is_number("largest difference of logits", result_.max_abs);
+    is_number("prefill against infer, logits", result_.prefill_infer_max_abs);
+    is_number("prefill against infer, states", result_.state_max_abs);
+    for (const StateDifference& state : result_.states) {
+      check(state.max_relative <= options_.max_state_difference,
+            fmt::format("state-difference: {:.3g} of {} {} in layer {}, at most {:.3g} is wanted",
+                        state.max_relative, state.state, state.part, state.worst_layer,
+                        options_.max_state_difference));
+    }
   }
 
   const LanguageModel& reference_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/progress.h"
@@ -46,11 +47,13 @@ struct CheckResult {
   std::vector<StateDifference> states;         // from the reference's, of the worse run
   int64_t prefill_calls = 0;
   int64_t worst_position = 0;  // of cosine_min
-  bool ok = false;
+  std::vector<std::string>
+      failed;       // limits that were not kept, "min-cosine: 0.5 ..., at least 0.999 is wanted"
+  bool ok = false;  // none failed
 };
 
-/// `prompt` has at least one token and is cut, as is the answer, where the package's context ends.
-/// Fails: kUsage (vocabularies that differ, both named), the models' errors.
+/// `prompt` has at least one token; the answer is cut where the package's context ends.
+/// Fails: kUsage (vocabularies that differ, both named), kLimit (a prompt longer than the context), the models' errors.
 Result<CheckResult> CheckPackage(const LanguageModel& reference, const LanguageModel& package,
                                  int64_t batch_size, std::span<const TokenId> prompt,
                                  const CheckOptions& options, const RunControl& control,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/atomic_file.h"
 #include "coreml/compile_part.h"
@@ -203,7 +204,7 @@ class Writer {
     std::error_code error;
     const auto bytes = fs::file_size(path / "Data/com.apple.CoreML/weights/weight.bin", error);
     part.weight_bytes = error ? 0 : bytes;
-    ReportCompression(store.report(), compression.form, part);
+    CMF_CHECK(ReportCompression(store.report(), compression.form, part));
     report_.parts.push_back(std::move(part));
     if (options_.forms == PackageForms::kPackage) return {};
     {
@@ -214,16 +215,23 @@ class Writer {
     return {};
   }
 
-  void ReportCompression(const CompressionReport& report, const WeightForm& form, WrittenPart& part) {
-    if (report.weights == 0) return;
+  Result<void> ReportCompression(const CompressionReport& report, const WeightForm& form, WrittenPart& part) {
+    if (report.weights == 0) return {};
     part.form = FormText(form);
     part.bits = static_cast<double>(report.bytes) * 8 / static_cast<double>(report.numbers);
+    if (!std::isfinite(report.error) || !std::isfinite(report.energy)) {
+      return Fail(ErrorKind::kUnsupported,
+                  fmt::format("{}: its relative error is no finite number: {}", part.name,
+                              compression_.statistics ? "calibrate again, or leave the statistics out"
+                                                      : "give wider weights"));
+    }
     part.relative_error = report.energy > 0 ? std::sqrt(report.error / report.energy) : 0;
-    if (report.uneven.empty()) return;
+    if (report.uneven.empty()) return {};
     report_.warnings.push_back(fmt::format(
         "{}: {} of {} matrices do not divide into groups of {}, which costs speed, no accuracy: {}{}",
         part.name, report.uneven.size(), report.weights, form.group, report.uneven[0],
         report.uneven.size() > 1 ? ", ..." : ""));
+    return {};
   }
 
   [[nodiscard]] mil::Metadata MetadataOf(const std::string& what, const WeightForm& form,
@@ -307,6 +315,45 @@ class Writer {
   double ffn_average_ = 0;  // bits that mixed widths came to
 };
 
+using ChannelWeights = std::map<std::string, std::vector<float>, std::less<>>;
+
+/// Statistics say how errors count against each other. Their products and sums must not overflow: the largest becomes 0.5
+/// or more and less than 1. By a power of two, which rounds nothing.
+void Normalise(ChannelWeights& weights) {
+  float largest = 0;
+  for (const auto& [name, values] : weights) {
+    for (const float value : values) largest = std::max(largest, value);
+  }
+  int exponent = 0;
+  (void)std::frexp(largest, &exponent);
+  for (auto& [name, values] : weights) {
+    for (float& value : values) value = std::ldexp(value, -exponent);
+  }
+}
+
+ChannelStats Normalised(ChannelStats statistics) {
+  Normalise(statistics.mean_square);
+  Normalise(statistics.row_weight);
+  return statistics;
+}
+
+/// Palettes of such a matrix are fitted as if there were no statistics. Empty: nothing to warn of.
+std::string WarningOfZeros(const ChannelStats& statistics) {
+  std::set<std::string_view> names;
+  for (const ChannelWeights* weights : {&statistics.mean_square, &statistics.row_weight}) {
+    for (const auto& [name, values] : *weights) {
+      if (std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }))
+        names.insert(name);
+    }
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "{}: all statistics of '{}'{} are zero: all errors there count alike: calibrate with a text like those "
+      "the model will be used for",
+      statistics.origin, *names.begin(),
+      names.size() > 1 ? fmt::format(" and {} matrices more", names.size() - 1) : "");
+}
+
 /// The folder without the slash that may end it, and what stands beside it.
 fs::path JournalPath(const fs::path& target) {
   fs::path path = target.has_filename() ? target : target.parent_path();
@@ -321,6 +368,11 @@ Result<PackageReport> WritePackage(const PackageSource& source, const PackageOpt
   CMF_TRY(DecoderPlan plan, PlanDecoder(*source.tensors, source.config, options.graph));
   PackageOptions checked = options;
   CMF_CHECK(ResolveMixed(checked.compression));
+  ChannelStats statistics;
+  if (checked.compression.statistics != nullptr) {
+    statistics = Normalised(*checked.compression.statistics);
+    checked.compression.statistics = &statistics;
+  }
   CMF_CHECK(CheckTarget(target));
   CMF_TRY(mil::StagedFolder staged, mil::StagedFolder::Create(target));
   std::optional<WeightJournal> journal;
@@ -332,6 +384,8 @@ Result<PackageReport> WritePackage(const PackageSource& source, const PackageOpt
   Writer writer(source, checked, std::move(plan), staged.path(), journal ? &*journal : nullptr, pool,
                 control);
   CMF_TRY(PackageReport report, writer.Write());
+  if (std::string warning = WarningOfZeros(statistics); !warning.empty())
+    report.warnings.push_back(std::move(warning));
   CMF_CHECK(control.CheckCancelled());
   if (options.before_commit) CMF_CHECK(options.before_commit());
   CMF_CHECK(CheckTarget(target));  // again: writing takes minutes

@@ -35,10 +35,23 @@ TEST_F(CoremlPackage, ConvertsAndChecks) {
     EXPECT_TRUE(json.contains(key)) << key;
   EXPECT_EQ(json.at("plan").size(), 1 + 3 * 2 + 1u);
   EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "-n", "3"}).status, 0);
+  EXPECT_TRUE(json.at("failed").empty());
+  // A prompt is not cut.
+  for (const std::vector<std::string>& prompt :
+       {std::vector<std::string>{"--prompt-tokens", "97"}, {"--tokens", "@" + Path("ids")}}) {
+    std::ofstream ids(Path("ids"));
+    for (int i = 0; i < 97; ++i) ids << (i > 0 ? "," : "") << i;
+    ids.close();
+    const Ran longer =
+        Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), prompt[0], prompt[1]});
+    EXPECT_EQ(longer.status, 7) << longer.out;
+    EXPECT_NE(longer.err.find("97 tokens do not fit a context of 96"), std::string::npos) << longer.err;
+  }
   // Another model's package, and a threshold nothing meets.
   EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_linear"), "-n", "3"}).status, 1);
-  EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--min-cosine", "1"}).status,
-            1);
+  const Ran strict = Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "--min-cosine", "1"});
+  EXPECT_EQ(strict.status, 1);
+  EXPECT_NE(strict.out.find("failed   min-cosine: "), std::string::npos) << strict.out;
   // A reference of another vocabulary is no question of degree.
   EXPECT_EQ(Run({"coreml", "check", Checkpoint("qwen3_yarn"), "--hf", package}).status, 2);
 }

@@ -1,6 +1,7 @@
 // Packages with palettes and scaled integers: what is stored is what was asked for, decoded by a reader that
 // shares nothing with ours; meta.yaml; widths mixed to an average; work that goes on where it was
 // interrupted; refusals.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -513,6 +514,34 @@ TEST(CompressedPackage, WeighsErrorsByWhatMeetsThem) {
   const auto missing = Write(request, scratch / "wrong");
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("no statistics"), std::string::npos) << missing.error().message;
+}
+
+TEST(CompressedPackage, TheScaleOfStatisticsDoesNotMatter) {
+  const std::string head = "model.embed_tokens.weight";
+  const fs::path scratch = ScratchFolder();
+  const auto write = [&](float scale) {
+    ChannelStats stats;
+    stats.origin = "some.stats";
+    for (int64_t c = 0; c < 256; ++c)
+      stats.mean_square[head].push_back(scale * static_cast<float>(c % 7 + 1));
+    for (int64_t r = 0; r < 4096; ++r) stats.row_weight[head].push_back(scale * static_cast<float>(r % 5));
+    Request request;
+    request.fixture = "tiny-qwen3";
+    request.graph = {64, 8, 1, 16};
+    request.compression = Forms("none", "none", "4");
+    request.compression.method = PaletteMethod::kActivation;
+    request.compression.statistics = &stats;
+    const auto report = Write(request, scratch / "package");
+    EXPECT_TRUE(report) << report.error().message;
+    const auto zeros = [](const std::string& line) { return line.find("are zero") != line.npos; };
+    EXPECT_EQ(std::any_of(report->warnings.begin(), report->warnings.end(), zeros), scale == 0);
+    EXPECT_TRUE(std::isfinite(report->parts.back().relative_error));
+    return ReadText(scratch / "package" / (report->parts.back().name + ".mlpackage") /
+                    "Data/com.apple.CoreML/weights/weight.bin");
+  };
+  const std::string weights = write(1);
+  for (const float scale : {0x1p120f, 0x1p66f, 0x1p-100f}) EXPECT_TRUE(write(scale) == weights) << scale;
+  EXPECT_FALSE(write(0) == weights);  // fitted without
 }
 
 TEST(CompressedPackage, KeepsTheLogitsThatMoveTheAnswer) {

@@ -181,6 +181,64 @@ TEST(CheckPackage, FindsStatesThatAreNotTheEngines) {
                })->ok);
 }
 
+/// A model whose logits are multiplied.
+class Spoiled : public LanguageModel {
+ public:
+  Spoiled(std::shared_ptr<LanguageModel> model, float factor) : model_(std::move(model)), factor_(factor) {}
+  const ModelConfig& config() const override { return model_->config(); }
+  Result<std::unique_ptr<Sequence>> NewSequence(const SequenceOptions& options) const override {
+    return model_->NewSequence(options);
+  }
+  Result<StepResult> Step(const StepRequest& request) const override {
+    auto result = model_->Step(request);
+    if (result) {
+      for (float& logit : result->logits) logit *= factor_;
+    }
+    return result;
+  }
+  Result<std::unique_ptr<Sequence>> RestoreSequence(std::span<const std::byte> snapshot) const override {
+    return model_->RestoreSequence(snapshot);
+  }
+  uint64_t identity() const override { return model_->identity(); }
+
+ private:
+  std::shared_ptr<LanguageModel> model_;
+  float factor_;
+};
+
+TEST(CheckPackage, NamesEveryLimitThatFailed) {
+  const auto folder = ScratchFolder() / "package";
+  const auto report = WriteFixture("qwen3_yarn", Graph(32, 8), folder);
+  ASSERT_TRUE(report) << report.error().message;
+  const auto package = LoadPackage(folder, MetaOf(folder));
+  ASSERT_TRUE(package) << package.error().message;
+  const auto reference = LoadReference("qwen3_yarn");
+  const auto check = [&](float factor, int64_t length = 9) {
+    return CheckPackage(*reference, Spoiled(*package, factor), 8, SomeTokens(length, 131), {.max_tokens = 4},
+                        {});
+  };
+  const auto right = check(1);
+  ASSERT_TRUE(right) << right.error().message;
+  EXPECT_TRUE(right->ok && right->failed.empty());
+  const auto zeros = check(0);  // like nothing, and the lowest token is the best of equals
+  ASSERT_TRUE(zeros) << zeros.error().message;
+  EXPECT_EQ(zeros->cosine_mean, 0);
+  EXPECT_FALSE(zeros->ok);
+  ASSERT_EQ(zeros->failed.size(), 3u);
+  EXPECT_EQ(zeros->failed[0], "min-cosine: 0 of logits on average, at least 0.9999 is wanted");
+  EXPECT_EQ(zeros->failed[1], "worst-cosine: 0 of logits at position 0, at least 0.99 is wanted");
+  EXPECT_EQ(zeros->failed[2], fmt::format("decided-gap: {} of {} decided choices differ, none may",
+                                          zeros->decided_disagreements, zeros->decided));
+  const auto turned = check(-1);
+  ASSERT_TRUE(turned) << turned.error().message;
+  EXPECT_LT(turned->cosine_mean, -0.99);
+  EXPECT_TRUE(check(1, 32));
+  const auto longer = check(1, 33);
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().kind, ErrorKind::kLimit);
+  EXPECT_NE(longer.error().message.find("33 tokens do not fit a context of 32"), std::string::npos);
+}
+
 TEST(CheckPackage, FindsAPackageOfAnotherModel) {
   const auto folder = ScratchFolder() / "package";
   const auto report = WriteFixture("qwen3_linear", Graph(64, 8), folder);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/half.h"
@@ -80,8 +81,12 @@ class Encoder {
 
   Errors FitPalette(PaletteFitter& fitter, std::span<const uint16_t> from, std::span<const float> importance,
                     std::span<uint16_t> table, std::span<uint8_t> codes) const {
-    // The values are finite and the importance is checked where it is read: nothing is left to fail.
-    (void)fitter.Fit(from, importance, form_.bits, table, codes);
+    // The values are finite and the importance was checked where it was read. What overflowed since is left to whoever
+    // judges the sums.
+    if (!fitter.Fit(from, importance, form_.bits, table, codes)) {
+      constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+      return {kNone, kNone};
+    }
     return ErrorsOf(from, importance, [&](size_t i) { return F16ToF32(table[codes[i]]); });
   }
 
