@@ -1,7 +1,7 @@
 // Which tables of float kernels exist in this build and run on this machine.
 #include "kernels/elementwise.h"
 
-#include <vector>
+#include <array>
 
 namespace cmforge {
 
@@ -14,18 +14,22 @@ extern const FloatKernels kFloatKernelsNeon;
 #endif
 
 std::span<const FloatKernels* const> FloatKernelsThatRun() {
-  static const std::vector<const FloatKernels*> tables = [] {
-    std::vector<const FloatKernels*> all = {&kFloatKernelsReference};
+  struct Tables {
+    std::array<const FloatKernels*, 3> all = {&kFloatKernelsReference};
+    size_t count = 1;
+  };
+  static const Tables tables = [] {  // no allocation: the first to ask may be in the middle of a run
+    Tables made;
 #if defined(__x86_64__)
     for (const auto* table : {&kFloatKernelsAvx2, &kFloatKernelsAvx512}) {
-      if (table->runs_here()) all.push_back(table);
+      if (table->runs_here()) made.all[made.count++] = table;
     }
 #elif defined(__aarch64__)
-    all.push_back(&kFloatKernelsNeon);
+    made.all[made.count++] = &kFloatKernelsNeon;
 #endif
-    return all;
+    return made;
   }();
-  return tables;
+  return std::span(tables.all).first(tables.count);
 }
 
 const FloatKernels* FindFloatKernels(std::string_view isa) {
