@@ -11,6 +11,7 @@ namespace cmforge::cli {
 namespace {
 
 constexpr int64_t kUsualWindow = 512;
+constexpr size_t kFewTokens = 64;
 
 }  // namespace
 
@@ -36,6 +37,10 @@ Result<ChannelStats> CalibrateOnText(const Cli& cli, const OpenedSource& source,
     ids.resize(static_cast<size_t>(text.tokens));
   if (ids.empty()) return Fail(ErrorKind::kUsage, fmt::format("{}: no tokens: give a text", text.file));
   CMF_CHECK(CheckTokenIds(ids, *source.config));
+  if (ids.size() < kFewTokens) {
+    cli.Control().Warn(fmt::format("{}: {} tokens: statistics of so few mean little: give a longer text",
+                                   text.file, ids.size()));
+  }
   ComputeFlags compute;
   compute.compute = "exact";
   CMF_TRY(const auto model, LoadModel(cli, source, compute));

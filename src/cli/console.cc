@@ -26,6 +26,18 @@ int TerminalWidth() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
 }
 
+/// "1.2 MB/s", "34 tok/s"; nothing for work that counts something else (windows, tensors, numbers).
+std::string RateText(std::string_view what, double rate) {
+  for (const std::string_view tokens : {"calibrating", "checking", "counting"}) {
+    if (what == tokens) return fmt::format("{:.{}f} tok/s", rate, rate < 9.95 ? 1 : 0);
+  }
+  for (const std::string_view bytes :
+       {"converting", "exporting", "hashing", "rewriting", "verifying", "writing"}) {
+    if (what == bytes) return HumanBytes(rate) + "/s";
+  }
+  return "";
+}
+
 std::string Time(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
   if (s < 60) return fmt::format("{} s", s);
@@ -105,9 +117,14 @@ void Console::Progress(std::string_view what, int64_t done, int64_t total) {
   drawn_ = now;
   const double seconds = std::chrono::duration<double>(now - begun_).count();
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-  std::string numbers = fmt::format("{}/s", HumanBytes(rate));
-  if (total > 0 && done > 0)
-    numbers += fmt::format(", {} left", Time(static_cast<double>(total - done) / rate));
+  std::string numbers;
+  if (rate > 0) {  // nothing is known of the time before something was done
+    numbers = RateText(what, rate);
+    if (total > 0) {
+      numbers += fmt::format("{}{} left", numbers.empty() ? "" : ", ",
+                             Time(static_cast<double>(total - done) / rate));
+    }
+  }
   const int room = TerminalWidth() - static_cast<int>(what.size() + numbers.size()) - 12;
   std::string bar;
   if (total > 0 && room >= 8) {

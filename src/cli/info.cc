@@ -199,7 +199,10 @@ void PrintSummary(const OpenedSource& source) {
 
 Result<int> Info(const Cli& cli, const Options& options) {
   CMF_TRY(const OpenedSource source, options.model.Open(cli));
-  CMF_CHECK(RequireTensors(source));
+  if (source.format == SourceFormat::kCoremlPackage) {
+    return Fail(ErrorKind::kUnsupported,
+                fmt::format("{}: a Core ML package: `cmforge coreml info` describes it", source.path));
+  }
   if (!options.svg.empty()) {
     CMF_CHECK(CheckOutput(source, options.svg));
     const std::string picture = ChartSvg(

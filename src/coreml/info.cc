@@ -223,6 +223,7 @@ Result<PackageInfo> ReadInfo(const fs::path& path, MappedFile::Mode mode) {
   PackageInfo info;
   info.path = path;
   std::error_code error;
+  CMF_CHECK(CheckIsModelOrPackage(path));
   std::vector<fs::path> models{path};
   if (fs::exists(path / "meta.yaml", error)) {
     CMF_TRY(info.meta, ReadPackageMeta(path));

@@ -198,6 +198,19 @@ Result<PackageMeta> ReadPackageMeta(const fs::path& folder) {
   return meta;
 }
 
+Result<void> CheckIsModelOrPackage(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {};
+  for (const char* name : {"meta.yaml", "Manifest.json", "model.mil", "coremldata.bin"}) {
+    if (fs::exists(path / name, error)) return {};
+  }
+  return Fail(
+      ErrorKind::kNotFound,
+      fmt::format("{}: neither meta.yaml (a package folder), Manifest.json (an .mlpackage) nor model.mil "
+                  "(an .mlmodelc) is in it: check the path",
+                  path.string()));
+}
+
 Result<PackageParts> FindParts(const fs::path& folder, const PackageMeta& meta) {
   const std::string prefix = meta.model_prefix.empty() ? "llama" : meta.model_prefix;
   std::vector<std::string> missing;

@@ -52,6 +52,9 @@ struct PackageMeta {
 /// named), more than 999 chunks; kLimit above 1 MiB.
 Result<PackageMeta> ParsePackageMeta(const std::string& yaml);
 
+/// Fails: kNotFound for a folder that is neither a model nor a package: what of them is not in it.
+Result<void> CheckIsModelOrPackage(const std::filesystem::path& path);
+
 /// The parts of a package, each an existing path.
 struct PackageParts {
   std::filesystem::path embeddings, lm_head;

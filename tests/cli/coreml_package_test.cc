@@ -100,6 +100,7 @@ TEST_F(CoremlPackage, WritesPalettesFittedToAText) {
   const std::string stats = Path("tiny.stats");
   const Ran calibrated = Run({"calibrate", model, "--file", Path("text.txt"), "-o", stats, "--json"});
   ASSERT_EQ(calibrated.status, 0) << calibrated.err;
+  EXPECT_NE(calibrated.err.find("statistics of so few mean little"), std::string::npos) << calibrated.err;
   const auto text_size = std::filesystem::file_size(Path("text.txt"));
   EXPECT_EQ(Run({"calibrate", model, "--file", Path("text.txt"), "-o", Path("text.txt")}).status, 2);
   EXPECT_EQ(std::filesystem::file_size(Path("text.txt")), text_size) << "the text is not its own output";
@@ -302,7 +303,15 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
   // A package runs, but nothing can be made of it.
   const std::string package = Convert(Checkpoint("qwen3_yarn"), {"--context-length", "64"});
   fails({"--model", package}, 5, "Core ML package");
-  EXPECT_EQ(Run({"info", package}).status, 5);
+  const Ran described = Run({"info", package});
+  EXPECT_EQ(described.status, 5);
+  EXPECT_NE(described.err.find("`cmforge coreml info`"), std::string::npos) << described.err;
+  for (const char* command : {"info", "lint"}) {
+    std::filesystem::create_directories(Path("empty"));
+    const Ran empty = Run({"coreml", command, Path("empty")});
+    EXPECT_EQ(empty.status, 3);
+    EXPECT_NE(empty.err.find("meta.yaml"), std::string::npos) << empty.err;
+  }
   // What can be verified of it is that its files are whole.
   const Ran whole = Run({"verify", package, "--json"});
   EXPECT_EQ(whole.status, 0) << whole.err;

@@ -327,5 +327,49 @@ TEST_F(Usage, AThreadCountChangesNothing) {
   EXPECT_EQ(one.out, three.out);
 }
 
+/// What the program writes to a terminal on stderr.
+std::string OnTerminal(std::vector<std::string> arguments) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 2, ::ptsname(terminal), O_WRONLY | O_NOCTTY, 0);
+  arguments.insert(arguments.begin(), CMFORGE_PROGRAM);
+  std::vector<char*> argv;
+  for (std::string& a : arguments) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  EXPECT_EQ(posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  std::string out;
+  char buffer[4096];
+  for (ssize_t n = 0;
+       (n = ::read(terminal, buffer, sizeof(buffer))) > 0;)  // an error once the program has gone
+    out.append(buffer, static_cast<size_t>(n));
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0) << out;
+  ::close(terminal);
+  return out;
+}
+
+class Progress : public CliTest {};
+
+TEST_F(Progress, CountsTokensAndGuessesNothingBeforeThereIsARate) {
+  std::ofstream text(Path("text.txt"));
+  for (int i = 0; i < 200; ++i) text << "Tom had a red ball. He liked to play with the ball in the park.\n";
+  text.close();
+  const std::string out =
+      OnTerminal({"calibrate", std::string(CMFORGE_SOURCE_DIR) + "/models/tiny-qwen3", "--file",
+                  Path("text.txt"), "-o", Path("stats"), "--isa", "reference", "--threads", "1"});
+  const size_t first = out.find("calibrating"), second = out.find("calibrating", first + 1);
+  ASSERT_NE(second, out.npos) << out;
+  EXPECT_EQ(out.substr(first, second - first).find(" left"), out.npos) << out;
+  EXPECT_NE(out.find(" tok/s, ", second), out.npos) << out;
+  EXPECT_EQ(out.find("B/s"), out.npos) << out;
+  EXPECT_EQ(out.find(" -"), out.npos) << out;
+}
+
 }  // namespace
 }  // namespace cmforge

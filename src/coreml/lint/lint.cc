@@ -21,6 +21,7 @@ class Inspector {
   }
 
   Result<Report> Run() {
+    CMF_CHECK(CheckIsModelOrPackage(path_));
     std::error_code error;
     if (fs::exists(path_ / "meta.yaml", error)) {
       CMF_CHECK(InspectFolder());
