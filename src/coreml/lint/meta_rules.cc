@@ -5,6 +5,8 @@
 #include <numeric>
 #include <regex>
 
+#include "base/json.h"
+#include "base/mapped_file.h"
 #include "coreml/lint/package.h"
 
 namespace cmforge::coreml::lint {
@@ -15,6 +17,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRequired[] = {"lut_embeddings", "lut_ffn",        "lut_lmhead",
                                      "num_chunks",     "context_length", "batch_size"};
 constexpr const char* kPart = "meta.yaml";
+constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 class MetaKeys {
  public:
@@ -41,6 +44,15 @@ class MetaKeys {
       if (Has(key) && !std::regex_match(bits, kBits)) {
         findings_.Add(rules::kMetaValue, kPart,
                       fmt::format("'{}' is '{}': none, or 1, 2, 3, 4, 6 or 8 bits", key, bits.substr(0, 40)));
+      }
+    }
+    for (const char* key : {"context_length", "state_length", "vocab_size", "hidden_size", "num_layers",
+                            "local_attention_window", "local_cache_length"}) {
+      const std::string count = Text(key);
+      static const std::regex kNone("-[0-9]+|[+]?0+");
+      if (std::regex_match(count, kNone)) {
+        findings_.Add(rules::kMetaValue, kPart,
+                      fmt::format("'{}' is {}: 1 or more", key, count.substr(0, 40)));
       }
     }
     if (!Has("split_lm_head"))
@@ -99,6 +111,34 @@ void CheckHeadSizes(const PackageMeta& meta, Findings& findings) {
   }
 }
 
+/// 'num_layers' against whatever else counts them.
+void CheckLayers(const fs::path& folder, const PackageMeta& meta, Findings& findings) {
+  if (!meta.num_layers) return;
+  const int64_t layers = *meta.num_layers;
+  const auto differs = [&](const std::string& what) {
+    findings.Add(rules::kMetaValue, kPart, fmt::format("'num_layers' is {}, {}", layers, what));
+  };
+  if (const auto listed = static_cast<int64_t>(meta.layer_types.size()); listed > 0 && listed != layers)
+    differs(fmt::format("'layer_types' lists {}", listed));
+  for (const StateMeta& state : meta.states) {
+    const auto last = std::max_element(state.layers.begin(), state.layers.end());
+    if (last != state.layers.end() && *last >= layers)
+      differs(fmt::format("state '{}' is of layer {} too", state.name, *last));
+  }
+  const auto text = ReadTextFile((folder / "config.json").string(), kMaxConfigBytes);
+  if (!text) return;  // reported where the file is looked at
+  const auto config = ParseJson(*text, "config.json");
+  if (!config || !config->is_object()) return;
+  const auto inner = config->find("text_config");
+  for (const Json* place : {&*config, inner != config->end() ? &*inner : nullptr}) {
+    if (!place || !place->is_object()) continue;
+    const auto count = place->find("num_hidden_layers");
+    if (count == place->end() || !count->is_number_integer()) continue;
+    if (*count != layers) differs(fmt::format("config.json says {}", count->dump()));
+    return;
+  }
+}
+
 }  // namespace
 
 Result<void> CheckMetaKeys(const std::string& yaml, Findings& findings) {
@@ -116,6 +156,7 @@ Result<void> CheckMetaKeys(const std::string& yaml, Findings& findings) {
 void CheckMetaNames(const fs::path& folder, const PackageMeta& meta, const PackageParts& parts,
                     Findings& findings) {
   CheckHeadSizes(meta, findings);
+  CheckLayers(folder, meta, findings);
   const std::string first = parts.chunks.front().filename().string();
   static const std::regex kName("(.*FFN[^/]*_chunk_)([0-9]+)of([0-9]+)(.*)");
   std::smatch match;

@@ -89,10 +89,40 @@ void CheckVersion(const ModelSubject& model, Findings& findings) {
   }
 }
 
-/// The message without the function, which a finding names apart.
-std::string Bare(const Error& error, const std::string& function) {
-  const std::string prefix = fmt::format("function '{}': ", function);
-  return error.message.starts_with(prefix) ? error.message.substr(prefix.size()) : error.message;
+bool RemovePrefix(std::string& text, const std::string& prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.erase(0, prefix.size());
+  return true;
+}
+
+/// A constant of it is not where it should be: the file is not there, is cut, or is another one.
+bool LacksWeights(const mil::Operation& op, const mil::Weights& weights) {
+  const auto is_lost = [&](const mil::Value& value) { return value.blob() && !weights.Data(value); };
+  for (const auto& [name, value] : op.attributes) {
+    if (is_lost(value)) return true;
+  }
+  for (const auto& [name, arguments] : op.inputs) {
+    for (const mil::Argument& argument : arguments) {
+      if (const auto* value = std::get_if<mil::Value>(&argument); value && is_lost(*value)) return true;
+    }
+  }
+  return false;
+}
+
+/// The message without function and operation, which a finding names apart.
+void AddFault(const ModelSubject& model, const FunctionView& function, const Error& error,
+              Findings& findings) {
+  std::string reason = error.message;
+  RemovePrefix(reason, fmt::format("function '{}': ", function.name()));
+  const bool is_unknown = error.kind == ErrorKind::kUnsupported && function.is_ordered();
+  const Rule& rule = is_unknown ? rules::kUnknownOperation : rules::kProgram;
+  for (const mil::Operation& op : function.function().body.operations) {
+    if (!RemovePrefix(reason, mil::OperationLabel(op) + ": ")) continue;
+    const bool lacks_weights = LacksWeights(op, *model.package->weights);
+    findings.Add(lacks_weights ? rules::kWeightFile : rule, model, function, op, std::move(reason));
+    return;
+  }
+  findings.Add(rule, model, function, std::move(reason));
 }
 
 void CheckOpenShapes(const ModelSubject& model, const FunctionView& function, Findings& findings) {
@@ -116,11 +146,8 @@ void CheckProgram(const ModelSubject& model, Findings& findings) {
   const mil::Model& m = model.package->model;
   for (const FunctionView& function : model.functions) {
     if (auto status = CheckFunction(function.name(), function.function(), model.package->weights.get());
-        !status) {
-      const bool is_unknown = status.error().kind == ErrorKind::kUnsupported && function.is_ordered();
-      findings.Add(is_unknown ? rules::kUnknownOperation : rules::kProgram, model, function,
-                   Bare(status.error(), function.name()));
-    }
+        !status)
+      AddFault(model, function, status.error(), findings);
     if (!function.is_ordered()) continue;  // reported; outputs may name nothing
     if (auto status = CheckDescription(function.name(), function.function(), m.description); !status)
       findings.Add(rules::kDescription, model, function, status.error().message);

@@ -21,6 +21,8 @@ namespace rules {
 
 // ---- the program and its description
 CMF_RULE(kProgram, "program", kError, "write the program again: no reader takes it");
+CMF_RULE(kWeightFile, "weight-file", kError,
+         "restore the weight file: copy it anew, or convert the model again");
 CMF_RULE(kUnknownOperation, "unknown-operation", kNote,
          "look at this operation by other means: its types are not checked");
 CMF_RULE(kDescription, "description", kError,
@@ -48,6 +50,7 @@ CMF_RULE(kStateLength, "state-length", kNote, "make the number of positions a mu
 CMF_RULE(kStateDim1, "state-dim1", kWarning, "move the long axis behind axis 1");
 CMF_RULE(kStateUnread, "state-unread", kError,
          "read the state in every function, be it one element of it times 0");
+CMF_RULE(kStateUnwritten, "state-unwritten", kError, "store what the function computes with write_state");
 CMF_RULE(kStatesDiffer, "states-differ", kError, "declare equal states: one object serves all functions");
 CMF_RULE(kSingleHeadUpdates, "single-head-updates", kError,
          "concatenate keys and values and store them with one slice_update");

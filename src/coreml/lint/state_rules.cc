@@ -92,6 +92,25 @@ void CheckDeclarations(const ModelSubject& model, Findings& findings) {
   }
 }
 
+/// Of functions that serve one conversation, what one stores the others must not lose.
+void CheckWrites(const ModelSubject& model, Findings& findings) {
+  std::map<std::string, std::set<std::string>> writers;  // functions by state
+  for (const FunctionView& function : model.functions) {
+    for (const Operation& op : function.function().body.operations) {
+      if (const std::string* state = op.type == "write_state" ? FunctionView::Name(op, "input") : nullptr)
+        writers[*state].insert(function.name());
+    }
+  }
+  for (const FunctionView& function : model.functions) {
+    for (const auto& [state, functions] : writers) {
+      if (!function.Input(state) || functions.contains(function.name())) continue;
+      findings.Add(rules::kStateUnwritten, model, function,
+                   fmt::format("never writes state '{}', which '{}' does: what it was fed is lost", state,
+                               *functions.begin()));
+    }
+  }
+}
+
 // ---- updates
 
 /// The numbers of a begin vector, as far as they are known: a constant, or a concatenation of some.
@@ -193,6 +212,7 @@ void CheckInputs(const ModelSubject& model, const FunctionView& function, Findin
 
 void CheckStates(const ModelSubject& model, Findings& findings) {
   CheckDeclarations(model, findings);
+  CheckWrites(model, findings);
   for (const FunctionView& function : model.functions) {
     CheckInputs(model, function, findings);
     if (function.is_ordered()) CheckUpdates(model, function, findings);

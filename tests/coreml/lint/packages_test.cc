@@ -10,6 +10,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::IsSubsetOf;
+using testing::Not;
 
 /// A package of a small checkpoint with tokenizer files beside it.
 fs::path Written(const std::string& name, const GraphOptions& graph,
@@ -86,6 +87,11 @@ TEST(LintPackage, SeesWhatMetaYamlLacksOrSaysWrongly) {
       {"batch_size: 32", "batch_size: 16", "contract", Severity::kError},
       {"context_length: 256", "context_length: 512", "contract", Severity::kError},
       {"lut_ffn: none", "lut_ffn: 5", "meta-value", Severity::kError},
+      {"context_length: 256", "context_length: 0", "meta-value", Severity::kError},
+      {"vocab_size: 131", "vocab_size: -131", "meta-value", Severity::kError},
+      {"num_layers: ", "num_layers: 0 # ", "meta-value", Severity::kError},
+      {"num_layers: ", "num_layers: 9 # ", "meta-value", Severity::kError},
+      {"    num_chunks", "    layer_types: [full_attention]\n    num_chunks", "meta-value", Severity::kError},
       {"lut_ffn: none", "lut_ffn: 6", "meta-weights", Severity::kNote},
       {"    split_lm_head: 4\n", "", "head-split-unsaid", Severity::kWarning},
       {"    split_lm_head: 4\n", "", "contract", Severity::kError},
@@ -143,6 +149,24 @@ TEST(LintPackage, SeesFilesThatAreMissingBrokenOrTooMany) {
   const Report report = InspectFolder(folder);
   EXPECT_THAT(Of(report, "missing-part").reason, HasSubstr("qwen_lm_head"));
   EXPECT_EQ(report.parts.size(), 3u);  // the others are inspected all the same
+}
+
+TEST(LintPackage, SeesWeightFilesThatAreMissingEmptyOrCut) {
+  const fs::path folder = Written("qwen3_yarn", {256, 32, 1, 4});
+  const fs::path file = folder / "qwen_lm_head.mlpackage/Data/com.apple.CoreML/weights/weight.bin";
+  for (const uint64_t size : {uint64_t{300}, uint64_t{0}, UINT64_MAX}) {
+    if (size == UINT64_MAX) {
+      fs::remove(file);
+    } else {
+      fs::resize_file(file, size);
+    }
+    const Report report = InspectFolder(folder);
+    const Finding finding = Of(report, "weight-file");
+    EXPECT_EQ(finding.part, "qwen_lm_head.mlpackage") << size << TextOf(report);
+    EXPECT_FALSE(finding.operation.empty());
+    EXPECT_THAT(finding.remedy, HasSubstr("restore the weight file"));
+    EXPECT_THAT(RulesOf(report), Not(Contains("program")));
+  }
 }
 
 TEST(LintPackage, SeesConfigurationsWithoutAnEnd) {

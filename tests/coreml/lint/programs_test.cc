@@ -168,6 +168,25 @@ TEST(Lint, SeesStatesThatSomeFunctionLeavesOut) {
               Contains("states-differ"));
 }
 
+TEST(Lint, SeesStatesThatOneFunctionNeverWrites) {
+  const auto function = [](bool writes) {
+    FunctionBuilder b;
+    const Var x = b.Input("x", kRow), state = b.State("cache", {DataType::kFloat16, {2, 2, 64, 32}});
+    const Var read = b.Read(state);
+    if (writes) b.Write(state, b.Op("tanh", {{"x", read}}));
+    b.Output(b.Op("tanh", {{"x", x}}), "y");
+    return Finished(b);
+  };
+  const auto report = [&](bool infer, bool prefill) {
+    return InspectModel(ModelOf({{"infer", function(infer)}, {"prefill", function(prefill)}}));
+  };
+  const Finding lost = Of(report(true, false), "state-unwritten");
+  EXPECT_EQ(lost.severity, Severity::kError);
+  EXPECT_EQ(lost.function, "prefill");
+  EXPECT_THAT(RulesOf(report(true, true)), Not(Contains("state-unwritten")));
+  EXPECT_THAT(RulesOf(report(false, false)), Not(Contains("state-unwritten")));  // shared with other layers
+}
+
 /// Keys and values of `heads` heads in one slot of [2, 2 heads, 64, 32], stored one after the other.
 Report InspectUpdates(int32_t heads, int64_t tokens = 1, int64_t dim = 32) {
   return InspectMain([&](FunctionBuilder& b) {
@@ -391,6 +410,9 @@ TEST(Lint, SeesProgramsThatContradictThemselves) {
   model = Plain();
   model.program.functions["main"].body.operations[0].type = "gru";
   EXPECT_THAT(RulesOf(InspectModel(model)), testing::ElementsAre("unknown-operation"));
+  const Finding unknown = Of(InspectModel(model), "unknown-operation");
+  EXPECT_THAT(unknown.operation, testing::StartsWith("gru '"));
+  EXPECT_THAT(unknown.reason, testing::StartsWith("operation 'gru'"));
 }
 
 TEST(Lint, SeesVersionsThatLackWhatIsUsed) {
