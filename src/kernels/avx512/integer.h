@@ -77,6 +77,7 @@ class PlainRow {
  public:
   explicit PlainRow(const WeightLayout& w) : w_(w) {}
 
+  void Start(int64_t) const {}
   void Begin(int64_t, int64_t) {}
   CMFORGE_INLINE void SetRow(int64_t row) { row_ = w_.codes + row * w_.code_stride; }
   static constexpr int64_t unit_bytes() { return kBytes; }

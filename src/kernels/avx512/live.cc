@@ -19,6 +19,7 @@ class LiveRow {
 
   explicit LiveRow(const WeightLayout& w) : w_(w) {}
 
+  CMFORGE_INLINE void Start(int64_t) const {}
   CMFORGE_INLINE void Begin(int64_t, int64_t) {}
   CMFORGE_INLINE void SetRow(int64_t row) { row_ = w_.codes + row * w_.code_stride; }
   static constexpr int64_t unit_bytes() { return 0; }
@@ -128,6 +129,7 @@ class LiveQ4tp : public LiveNibbles<16, 0> {
  public:
   explicit LiveQ4tp(const WeightLayout& w) : LiveNibbles(w), ladders_(w) {}
 
+  CMFORGE_INLINE void Start(int64_t row) const { ladders_.Start(row); }
   CMFORGE_INLINE void Begin(int64_t row, int64_t rows) { ladders_.Begin(row, rows); }
   CMFORGE_INLINE void SetRow(int64_t row) {
     LiveNibbles::SetRow(row);

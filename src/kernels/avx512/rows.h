@@ -16,6 +16,7 @@
 //     static constexpr bool kPrefetches;         // rows do not lie on cache lines
 //     static constexpr int32_t kZero;            // of its codes; kZeroByRow: row_zero() says
 //     explicit Encoding(const WeightLayout& w);
+//     void Start(int64_t row) const;             // of a range: may ask for what its first rows read
 //     void Begin(int64_t row, int64_t rows);     // these rows follow, at most kRowsAtOnce; may prepare them
 //     void SetRow(int64_t row);
 //     int64_t unit_bytes() const;
@@ -34,7 +35,7 @@ namespace {
 
 constexpr int64_t kStreams = 4;
 constexpr int64_t kTokenTile = 4;  // tokens that share one unpacking
-constexpr int64_t kRowsAtOnce = 32;
+constexpr int64_t kRowsAtOnce = 4;
 constexpr int64_t kUnitSteps = 4, kStepGroups = 4, kUnitGroups = 16, kUnitColumns = 512;
 constexpr int64_t kUnitBytesMax = 512;
 constexpr int32_t kZeroByRow = -1;  // as Encoding::kZero
@@ -188,6 +189,8 @@ void RowsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, cons
   Encoding made[kStreams] = {Encoding(w), Encoding(w), Encoding(w), Encoding(w)};
   const int64_t count = row_end - row_begin;
   const auto begin_of = [&](int64_t s) { return row_begin + count * s / kStreams; };
+  // Of all ranges, before the first waits for its own.
+  for (int64_t s = 0; s < kStreams; ++s) made[s].Start(begin_of(s));
   for (int64_t i = 0; begin_of(0) + i < row_end; ++i) {
     Encoding* stream[kStreams];
     int64_t at[kStreams];

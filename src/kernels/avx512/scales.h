@@ -71,7 +71,8 @@ CMFORGE_INLINE __m256 VectorExp2(__m256 x32) {
   return _mm512_cvtpd_ps(_mm512_mul_pd(p, _mm512_castsi512_pd(exponent)));
 }
 
-constexpr int64_t kRungsAhead = 512;
+// Bytes of rungs and rows of ends that are asked for ahead: a row has too few of them for the processor to foresee.
+constexpr int64_t kRungsAhead = 512, kEndsAhead = 32;
 
 /// The ladders of q4tp and q2tp rows: (lo, step) at w.scales, five-bit rungs at w.rungs.
 template <bool kIsQ2>
@@ -79,31 +80,43 @@ class Ladders {
  public:
   explicit Ladders(const WeightLayout& w) : w_(w) {}
 
-  /// Prepares up to kRowsAtOnce rows.
-  CMFORGE_INLINE void Begin(int64_t row, int64_t rows) {
-    begin_ = row;
-    Prefetch(w_.scales + 4 * (row + kRowsAtOnce), 4 * kRowsAtOnce);
-    for (int64_t i = 0; i < rows; i += 4) {
-      const __mmask8 mask = static_cast<__mmask8>(LowBytes(2 * (rows - i)));
-      const __m128i halves = _mm_maskz_loadu_epi16(mask, w_.scales + 4 * (row + i));
-      _mm256_storeu_ps(ends_ + 2 * i, VectorExp2(_mm256_cvtph_ps(halves)));
-    }
+  /// Asks for what the first rows read.
+  CMFORGE_INLINE void Start(int64_t row) const {
+    Prefetch(w_.scales + 4 * row, 4 * kEndsAhead);
+    Prefetch(w_.rungs + row * w_.rung_stride, kRungsAhead);
   }
 
-  /// MakeLadder (ladder.h) in two vectors.
+  /// Prepares up to kRowsAtOnce rows: the factors that MakeLadder (ladder.h) multiplies, four rows side by side.
+  CMFORGE_INLINE void Begin(int64_t row, int64_t rows) {
+    static_assert(kRowsAtOnce == 4);
+    begin_ = row;
+    const std::byte* at = w_.scales + 4 * row;
+    Prefetch(at + 4 * kEndsAhead, 4 * kRowsAtOnce);
+    const __m128i halves = _mm_maskz_loadu_epi16(static_cast<__mmask8>(LowBytes(2 * rows)), at);
+    const __m512 ends = _mm512_castps256_ps512(VectorExp2(_mm256_cvtph_ps(halves)));
+    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6),
+                  ratio = _mm512_setr_epi32(1, 1, 1, 1, 3, 3, 3, 3, 5, 5, 5, 5, 7, 7, 7, 7);
+    const __m512 one = _mm512_set1_ps(1.0f), p0 = _mm512_permutexvar_ps(ratio, ends),
+                 p1 = _mm512_mul_ps(p0, p0), p2 = _mm512_mul_ps(p1, p1), p3 = _mm512_mul_ps(p2, p2),
+                 p4 = _mm512_mul_ps(p3, p3);
+    const auto products = [&](__m512 low, __m512 high) {
+      return _mm512_mul_ps(_mm512_mask_mov_ps(one, 0xAAAA, low), _mm512_mask_mov_ps(one, 0xCCCC, high));
+    };
+    _mm512_store_ps(bits01_, products(p0, p1));
+    _mm512_store_ps(bits23_, products(p2, p3));
+    _mm512_store_ps(ends_, _mm512_mask_permutexvar_ps(p4, 0x5555, first, ends));
+  }
+
   CMFORGE_INLINE void SetRow(int64_t row) {
     rungs_ = w_.rungs + row * w_.rung_stride;
-    // A row's few bytes are too far from the last row's, in time, for the processor to foresee them.
     Prefetch(rungs_ + kRungsAhead, w_.rung_stride);
-    const float* ends = ends_ + 2 * (row - begin_);
-    const __m512 one = _mm512_set1_ps(1.0f), p0 = _mm512_set1_ps(ends[1]), p1 = _mm512_mul_ps(p0, p0),
-                 p2 = _mm512_mul_ps(p1, p1), p3 = _mm512_mul_ps(p2, p2), p4 = _mm512_mul_ps(p3, p3);
-    const __m512 low_bits =
-        _mm512_mul_ps(_mm512_mask_mov_ps(one, 0xAAAA, p0), _mm512_mask_mov_ps(one, 0xCCCC, p1));
-    const __m512 high_bits =
-        _mm512_mul_ps(_mm512_mask_mov_ps(one, 0xF0F0, p2), _mm512_mask_mov_ps(one, 0xFF00, p3));
-    low_ = _mm512_mul_ps(_mm512_set1_ps(ends[0]), _mm512_mul_ps(low_bits, high_bits));
-    high_ = _mm512_mul_ps(low_, p4);
+    const int64_t at = 4 * (row - begin_);
+    const __m512i by_four = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const __m512 bits01 = _mm512_broadcast_f32x4(_mm_load_ps(bits01_ + at)),
+                 bits23 = _mm512_broadcast_f32x4(_mm_load_ps(bits23_ + at));
+    low_ = _mm512_mul_ps(_mm512_set1_ps(ends_[at]),
+                         _mm512_mul_ps(bits01, _mm512_permutevar_ps(bits23, by_four)));
+    high_ = _mm512_mul_ps(low_, _mm512_set1_ps(ends_[at + 1]));
     if constexpr (kIsQ2) {  // rung 0 is zero, rung c is half of rung c - 1
       const __m512 half = _mm512_set1_ps(0.5f);
       const __m512i low = _mm512_castps_si512(low_), high = _mm512_castps_si512(high_);
@@ -113,16 +126,24 @@ class Ladders {
   }
 
   CMFORGE_INLINE __m512 Scales(int64_t unit) const {
-    // 16 groups are ten bytes: eight codes from the bits of bytes 0-4, eight from those of bytes 5-9.
-    const __m128i by_unit = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m128i spread = _mm_setr_epi8(0, 1, 2, 3, 4, -1, -1, -1, 5, 6, 7, 8, 9, -1, -1, -1);
-    const __m128i shifts = _mm_setr_epi8(0, 5, 10, 15, 20, 25, 30, 35, 0, 5, 10, 15, 20, 25, 30, 35);
+    // 16 groups are ten bytes, read with the six before, which are the payload's too: codes and ends precede.
+    constexpr int kBefore = 6;
+    alignas(64) static constexpr Bytes64 kPlace = [] {  // a word's rung lies in two bytes at most
+      Bytes64 place{};
+      for (int lane = 0; lane < 16; ++lane) {
+        const int byte = 5 * GroupOfLane(lane) / 8;
+        for (int i = 0; i < 4; ++i)
+          place.at[4 * lane + i] = static_cast<uint8_t>(i < 2 && byte + i < 10 ? kBefore + byte + i : 0x80);
+      }
+      return place;
+    }();
+    const __m512i shifts = _mm512_setr_epi32(0, 4, 0, 4, 5, 1, 5, 1, 2, 6, 2, 6, 7, 3, 7, 3);
+    const std::byte* at = rungs_ + 10 * unit - kBefore;
     const int64_t left = w_.rung_stride - 10 * unit;
-    const auto mask = static_cast<__mmask16>(LowBytes(left < 10 ? left : 10));
-    const __m128i bits = _mm_shuffle_epi8(_mm_maskz_loadu_epi8(mask, rungs_ + 10 * unit), spread);
-    const __m512i rungs =
-        _mm512_cvtepu8_epi32(_mm_shuffle_epi8(_mm_multishift_epi64_epi8(shifts, bits), by_unit));
-    return Values(rungs);
+    const __m128i bytes = left >= 10 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))
+                                     : _mm_maskz_loadu_epi8(LowLanes(kBefore + left), at);
+    const __m512i pairs = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), _mm512_load_si512(kPlace.at));
+    return Values(_mm512_srlv_epi32(pairs, shifts));  // only the low five bits count
   }
 
   /// The values of rungs 0 to 31.
@@ -133,7 +154,8 @@ class Ladders {
   int64_t begin_ = 0;
   const std::byte* rungs_ = nullptr;
   __m512 low_, high_;
-  float ends_[2 * kRowsAtOnce];  // 2^lo and 2^step of each row
+  // Of each row: the products of bits 0 and 1 of a rung and of bits 2 and 3; 2^lo and the factor of bit 4.
+  alignas(64) float bits01_[4 * kRowsAtOnce], bits23_[4 * kRowsAtOnce], ends_[4 * kRowsAtOnce];
 };
 
 }  // namespace

@@ -49,6 +49,10 @@ class Q2tp : public PlainRow<128> {
 
   explicit Q2tp(const WeightLayout& w) : PlainRow(w), ladders_(w) {}
 
+  CMFORGE_INLINE void Start(int64_t row) const {
+    ladders_.Start(row);
+    Prefetch(w_.codes + row * w_.code_stride, kPrefetchAhead);
+  }
   CMFORGE_INLINE void Begin(int64_t row, int64_t rows) { ladders_.Begin(row, rows); }
   CMFORGE_INLINE void SetRow(int64_t row) {
     PlainRow::SetRow(row);

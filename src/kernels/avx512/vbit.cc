@@ -34,6 +34,7 @@ class Vbit {
 
   explicit Vbit(const WeightLayout& w) : w_(w) {}
 
+  void Start(int64_t) const {}
   void Begin(int64_t, int64_t) {}
   CMFORGE_INLINE void SetRow(int64_t row) {
     row_ = w_.codes + VbitRowOffset(w_, row);
