@@ -164,15 +164,17 @@ CMFORGE_INLINE void UnpackUnit(const Encoding& row, const WeightLayout& w, const
 template <class Encoding>
 void UnpackTile(const WeightLayout& w, int64_t begin, int64_t count, int32_t zero, uint8_t* codes,
                 float* scales) {
-  constexpr int64_t kTogether = 4;
+  constexpr int64_t kTogether = kRowsAtOnce;
+  static_assert(kTogether == 4);
   const int64_t units = UnitsOf(w.groups), full_units = w.cols / kUnitColumns;
   const avx512::GroupOrder order(w.groups);
-  Encoding rows[kTogether] = {Encoding(w), Encoding(w), Encoding(w), Encoding(w)};
   for (int64_t first = 0; first < count; first += kTogether) {
     const int64_t together = count - first < kTogether ? count - first : kTogether;
+    Encoding prepared(w);
+    prepared.Begin(begin + first, together);
+    Encoding rows[kTogether] = {prepared, prepared, prepared, prepared};
     int32_t shifts[kTogether];
     for (int64_t i = 0; i < together; ++i) {
-      rows[i].Begin(begin + first + i, 1);
       rows[i].SetRow(begin + first + i);
       shifts[i] = zero - Encoding::kZero;
       if constexpr (Encoding::kZero == kZeroByRow) shifts[i] = zero - rows[i].row_zero();

@@ -126,7 +126,7 @@ class Ladders {
   }
 
   CMFORGE_INLINE __m512 Scales(int64_t unit) const {
-    // 16 groups are ten bytes, read with the six before, which are the payload's too: codes and ends precede.
+    // 16 groups are ten bytes, read with the six before: codes precede rungs in the payload and in a gathered copy.
     constexpr int kBefore = 6;
     alignas(64) static constexpr Bytes64 kPlace = [] {  // a word's rung lies in two bytes at most
       Bytes64 place{};
