@@ -14,7 +14,7 @@ class Chat : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     if (std::system("tmux -V > /dev/null 2>&1") != 0) GTEST_SKIP() << "tmux is not installed";
-    socket_ = "cmforge-test-" + std::to_string(::getpid());
+    socket_ = SocketOfStart();
   }
   void TearDown() override {
     if (!socket_.empty()) Tmux("kill-server");
@@ -31,8 +31,9 @@ class Chat : public CliTest {
   // A session of its own server: history in the test's folder, slow kernels so that an answer can be
   // interrupted.
   void Start(const std::string& flags, const std::string& term = "screen") {
-    if (was_started_) Tmux("kill-session -t chat");
-    was_started_ = true;
+    if (starts_ > 0) Tmux("kill-server");
+    ++starts_;  // a server that is ending would take the next session with it
+    socket_ = SocketOfStart();
     Tmux("new-session -d -s chat -x 120 -y 50 \"env TERM=" + term + " XDG_STATE_HOME=" + Path("state") + " " +
          std::filesystem::absolute(CMFORGE_PROGRAM).string() + " chat --temperature 0 " + flags +
          "; echo left with \\$?; sleep 60\"");
@@ -70,8 +71,12 @@ class Chat : public CliTest {
     FAIL() << "'" << text << "' did not appear " << times << " times:\n" << screen;
   }
 
+  [[nodiscard]] std::string SocketOfStart() const {
+    return "cmforge-test-" + std::to_string(::getpid()) + "-" + std::to_string(starts_);
+  }
+
   std::string socket_;
-  bool was_started_ = false;
+  int starts_ = 0;
 };
 
 constexpr const char* kSlow = "--isa reference --threads 1 --compute exact";
