@@ -19,6 +19,11 @@ inline void Pause() {
 #endif
 }
 
+bool IsCrowded(int threads) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return cores > 0 && threads > cores;  // 0: not known
+}
+
 void Wait(int turn, int spins) {
   if (turn < spins) {
     Pause();
@@ -29,8 +34,7 @@ void Wait(int turn, int spins) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads)
-    : spins_(threads > static_cast<int>(std::thread::hardware_concurrency()) ? kSpinsCrowded : kSpins) {
+ThreadPool::ThreadPool(int threads) : spins_(IsCrowded(threads) ? kSpinsCrowded : kSpins) {
   workers_.reserve(static_cast<size_t>(std::max(threads, 1) - 1));
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { WorkerLoop(i); });

@@ -6,8 +6,8 @@
 namespace cmforge::engine {
 namespace {
 
-constexpr int64_t kManyRows =
-    8;  // from here on the floats between two products take more time than their tasks
+// From here on the floats between two products take more time than their tasks.
+constexpr int64_t kManyRows = 8;
 constexpr int64_t kGroup = 32;  // masked neurons are skipped in aligned groups of this many
 
 /// Neurons to compute: runs of groups in which some item of the pass has a live neuron.

@@ -43,6 +43,17 @@ struct Request {
   RunControl control;
 };
 
+/// A trained model's head in four bits, its errors weighed by `stats`, which must outlive the request.
+Request HeadBy(const ChannelStats& stats) {
+  Request request;
+  request.fixture = "tiny-qwen3";
+  request.graph = {64, 8, 1, 16};
+  request.compression = Forms("none", "none", "4");
+  request.compression.method = PaletteMethod::kActivation;
+  request.compression.statistics = &stats;
+  return request;
+}
+
 Result<PackageReport> Write(const Request& request, const fs::path& target) {
   const Checkpoint checkpoint = OpenFixture(request.fixture);
   PackageOptions options;
@@ -525,12 +536,7 @@ TEST(CompressedPackage, TheScaleOfStatisticsDoesNotMatter) {
     for (int64_t c = 0; c < 256; ++c)
       stats.mean_square[head].push_back(scale * static_cast<float>(c % 7 + 1));
     for (int64_t r = 0; r < 4096; ++r) stats.row_weight[head].push_back(scale * static_cast<float>(r % 5));
-    Request request;
-    request.fixture = "tiny-qwen3";
-    request.graph = {64, 8, 1, 16};
-    request.compression = Forms("none", "none", "4");
-    request.compression.method = PaletteMethod::kActivation;
-    request.compression.statistics = &stats;
+    const Request request = HeadBy(stats);
     const auto report = Write(request, scratch / "package");
     EXPECT_TRUE(report) << report.error().message;
     const auto zeros = [](const std::string& line) { return line.find("are zero") != line.npos; };
@@ -550,12 +556,7 @@ TEST(CompressedPackage, KeepsTheLogitsThatMoveTheAnswer) {
   stats.origin = "other.stats";
   const std::string head = "model.embed_tokens.weight";
   stats.mean_square[head].assign(256, 1.0f);
-  Request request;
-  request.fixture = "tiny-qwen3";
-  request.graph = {64, 8, 1, 16};
-  request.compression = Forms("none", "none", "4");
-  request.compression.method = PaletteMethod::kActivation;
-  request.compression.statistics = &stats;
+  const Request request = HeadBy(stats);
   const fs::path scratch = ScratchFolder();
   const auto error = [&] {
     const auto report = Write(request, scratch / "package");

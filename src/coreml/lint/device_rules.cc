@@ -68,6 +68,7 @@ void CheckFunction(const ModelSubject& model, const FunctionView& function, Find
   const std::set<std::string_view> computed = ComputedValues(function);
   const bool is_enumerated = HasEnumeratedShapesOnly(model, function);
   std::map<std::string, int64_t> at_edge;
+  const Operation* first_at_edge = nullptr;
   for (const Operation& op : function.operations()) {
     if (IsConstantOperation(op)) continue;
     const Placement placement = PlaceOperation(function, op);
@@ -84,6 +85,7 @@ void CheckFunction(const ModelSubject& model, const FunctionView& function, Find
               fmt::format("{}: runs on the CPU, between operations of the Neural Engine", placement.reason));
         } else {
           ++at_edge[op.type];
+          if (first_at_edge == nullptr) first_at_edge = &op;
         }
         break;
       case Obstacle::kFloat32:
@@ -100,12 +102,12 @@ void CheckFunction(const ModelSubject& model, const FunctionView& function, Find
         break;
     }
   }
-  if (at_edge.empty()) return;
+  if (first_at_edge == nullptr) return;
   std::string list;
   for (const auto& [type, count] : at_edge)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", count, type);
-  findings.Add(rules::kCpuEdge, model, function,
-               fmt::format("on the CPU, before the Neural Engine begins: {}", list));
+  findings.Add(rules::kCpuEdge, model, function, *first_at_edge,
+               fmt::format("the first of those on the CPU, before the Neural Engine begins: {}", list));
 }
 
 }  // namespace

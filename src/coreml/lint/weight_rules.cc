@@ -81,9 +81,9 @@ void CheckUse(const ModelSubject& model, const FunctionView& function, const Ope
     findings.Add(
         rules::kCompressedTable, model, function, op,
         fmt::format(
-            "{} looked up by rows: it is decompressed when the model loads, {:.2f} GB or more in memory "
+            "{} looked up by rows: it is decompressed when the model loads, {:.3g} MB or more in memory "
             "instead of a mapped file",
-            FormText(form), static_cast<double>(form.elements()) * 2e-9));
+            FormText(form), static_cast<double>(form.elements()) * 2e-6));
     return;
   }
   if (form.kind == Kind::kScaled && mil::IsInteger(form.dtype)) {

@@ -268,6 +268,7 @@ TEST(Lint, TellsTheCpuAtTheEdgeFromTheCpuInBetween) {
     return b.Op("gather", {{"x", b.Const(Filled({8, 32}), "table")}, {"indices", ids}, {"axis", 0}});
   });
   EXPECT_THAT(RulesOf(edge), testing::ElementsAre("cpu-edge"));
+  EXPECT_THAT(edge.findings.front().operation, testing::HasSubstr("gather"));
   EXPECT_EQ(edge.MemoryBytes(), 0u);  // a table stays outside
   const auto between = InspectMain([](FunctionBuilder& b) {
     const Var x = b.Input("x", {DataType::kFloat16, {1, 32}});
