@@ -2,6 +2,7 @@
 #include "mil/analysis.h"
 
 #include <algorithm>
+#include <set>
 
 namespace cmforge::mil {
 namespace {
@@ -179,9 +180,12 @@ Result<void> CheckFunction(const std::string& name, const Function& function, co
       if (auto status = check_operation(); !status)
         return Fail(std::move(status).error().In(OperationLabel(op)));
     }
+    std::set<std::string_view> outputs;
     for (const std::string& output : function.body.outputs) {
       if (!scope.Find(output))
         return Fail(ErrorKind::kCorrupt, fmt::format("output '{}' is not defined", output));
+      if (!outputs.insert(output).second)
+        return Fail(ErrorKind::kCorrupt, fmt::format("output '{}' occurs twice", output));
     }
     return {};
   };
@@ -194,6 +198,16 @@ Result<void> CheckDescription(const std::string& name, const Function& function,
                               const Description& description) {
   const auto view = description.Find(name);
   if (!view) return Fail(ErrorKind::kCorrupt, "not described");
+  if (std::count_if(description.functions.begin(), description.functions.end(),
+                    [&](const FunctionDescription& one) { return one.name == name; }) > 1)
+    return Fail(ErrorKind::kCorrupt, "described twice");
+  for (const auto* features : {view->inputs, view->states, view->outputs}) {
+    std::set<std::string_view> names;
+    for (const Feature& feature : *features) {
+      if (!names.insert(feature.name).second)
+        return Fail(ErrorKind::kCorrupt, fmt::format("'{}' is described twice", feature.name));
+    }
+  }
   NameMap<const NamedType*> values;
   for (const NamedType& input : function.inputs) values[input.name] = &input;
   const size_t described = view->inputs->size() + view->states->size();

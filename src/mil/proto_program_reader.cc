@@ -310,12 +310,19 @@ Result<NamedType> ParseNamedType(Bytes bytes, ProtoBudget& budget) {
   return named;
 }
 
+/// An entry of a map. Of two with one key some readers take the first, some the last.
+template <class V>
+Result<void> AddEntry(NameMap<V>& map, std::string_view what, std::string name, V value) {
+  const auto [it, is_new] = map.emplace(std::move(name), std::move(value));
+  if (is_new) return {};
+  return Fail(ErrorKind::kCorrupt, fmt::format("{} '{}' occurs twice", what, it->first));
+}
+
 Result<void> ParseAttribute(Bytes bytes, NameMap<Value>& attributes, ProtoBudget& budget) {
   CMF_TRY(MapEntry entry, ParseMapEntry(bytes));
   auto value = ParseValue(entry.value, budget, 0);
   if (!value) return Fail(std::move(value).error().In(fmt::format("attribute '{}'", entry.key)));
-  attributes[std::move(entry.key)] = std::move(*value);
-  return {};
+  return AddEntry(attributes, "attribute", std::move(entry.key), std::move(*value));
 }
 
 Result<std::vector<Argument>> ParseArguments(Bytes bytes, ProtoBudget& budget) {
@@ -351,8 +358,7 @@ Result<Operation> ParseOperation(Bytes bytes, ProtoBudget& budget) {
         auto arguments = ParseArguments(entry.value, budget);
         if (!arguments)
           return Fail(std::move(arguments).error().In(fmt::format("parameter '{}'", entry.key)));
-        op.inputs[std::move(entry.key)] = std::move(*arguments);
-        return {};
+        return AddEntry(op.inputs, "parameter", std::move(entry.key), std::move(*arguments));
       }
       case 3: {
         CMF_TRY(NamedType output, ParseNamedType(f.bytes, budget));
@@ -370,6 +376,11 @@ Result<Operation> ParseOperation(Bytes bytes, ProtoBudget& budget) {
   auto status = ForEachField(bytes, parse);
   if (status && op.type.empty()) status = Fail(ErrorKind::kCorrupt, "no type");
   if (!status) {
+    if (op.outputs.empty()) {  // its name may stand behind the fault
+      (void)ForEachField(bytes, [&](const WireField& f) -> Result<void> {
+        return f.number == 3 && op.outputs.empty() ? parse(f) : Result<void>{};
+      });
+    }
     const std::string where = op.outputs.empty() ? "" : fmt::format(" '{}'", op.outputs[0].name);
     return Fail(
         std::move(status).error().In(fmt::format("operation {}{}", op.type.empty() ? "?" : op.type, where)));
@@ -416,8 +427,7 @@ Result<Function> ParseFunction(Bytes bytes, ProtoBudget& budget) {
         return {};
       case 3: {
         CMF_TRY(MapEntry entry, ParseMapEntry(f.bytes));
-        blocks[std::move(entry.key)] = entry.value;
-        return {};
+        return AddEntry(blocks, "block", std::move(entry.key), entry.value);
       }
       case 4:
         return ParseAttribute(f.bytes, function.attributes, budget);
@@ -466,8 +476,7 @@ Result<Program> ParseProgram(Bytes bytes, ProtoBudget& budget) {
         }
         auto function = ParseFunction(entry.value, budget);
         if (!function) return Fail(std::move(function).error().In(fmt::format("function '{}'", entry.key)));
-        program.functions[std::move(entry.key)] = std::move(*function);
-        return {};
+        return AddEntry(program.functions, "function", std::move(entry.key), std::move(*function));
       }
       case 3:
         program.doc = f.text();

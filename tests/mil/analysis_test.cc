@@ -113,6 +113,8 @@ TEST(CheckFunction, NamesTheOperationAndTheFact) {
         << message << "\n  wanted " << c.message;
   }
   EXPECT_EQ(Complaint("", "y"), "function 'main': output 'y' is not defined");
+  EXPECT_EQ(Complaint("tensor<fp16, [2, 3]> y = relu(x = x);", "y, y"),
+            "function 'main': output 'y' occurs twice");
 }
 
 /// A description against a program that says otherwise.
@@ -137,6 +139,15 @@ TEST(CheckModel, ComparesTheDescriptionWithTheProgram) {
   const std::string at = "function 'main': description: ";
   EXPECT_EQ(complaint([&](Model& m) { m.description.inputs.clear(); }),
             at + "1 inputs and states are described, the program has 2");
+  EXPECT_EQ(complaint([&](Model& m) { m.description.outputs.push_back(m.description.outputs[0]); }),
+            at + "'y' is described twice");
+  EXPECT_EQ(complaint([&](Model& m) {
+              m.description.default_function = "main";
+              for (int i = 0; i < 2; ++i)
+                m.description.functions.push_back(
+                    {"main", m.description.inputs, m.description.outputs, m.description.states});
+            }),
+            at + "described twice");
   EXPECT_EQ(complaint([&](Model& m) { m.description.inputs[0].name = "z"; }),
             at + "input 'z' is described, the program has none");
   EXPECT_EQ(complaint([&](Model& m) { array(m.description.inputs[0]).dtype = ArrayDataType::kFloat32; }),

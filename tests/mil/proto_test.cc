@@ -73,6 +73,43 @@ TEST(ParseModel, NormalizesBoolsStoredAsBytes) {
   EXPECT_TRUE(*parsed == model);
 }
 
+/// Whoever takes the first of two entries with one key and whoever takes the last run different programs.
+TEST(ParseModel, RefusesNamesThatOccurTwice) {
+  Model model;
+  FunctionBuilder b;
+  const Var x = b.Input("x", {DataType::kFloat16, {2, 3}});
+  b.Output(b.Op("softmax", {{"x", x}, {"axis", 1}}, "y"), "y");
+  model.program.functions["main"] = *b.Finish();
+  model.program.functions["twin"] = model.program.functions["main"];
+  Function& main = model.program.functions["main"];
+  main.attributes["note"] = Int32(1);
+  main.attributes["twin"] = Int32(2);
+  for (Operation& op : main.body.operations) {
+    if (op.type == "softmax") op.inputs["twin"] = {Int32(1)};
+    if (op.type == "softmax") op.attributes["twin"] = Int32(1);
+  }
+  const std::string bytes = SerializeModel(model);
+  ASSERT_TRUE(ParseModel(AsBytes(bytes)));
+  struct Case {
+    std::string to;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{"main", "program: function 'main' occurs twice"},
+        {"note", "program: function 'main': attribute 'note' occurs twice"},
+        {"axis", "program: function 'main': operation softmax 'y': parameter 'axis' occurs twice"},
+        {"name", "program: function 'main': operation softmax 'y': attribute 'name' occurs twice"}}) {
+    // "twin" takes the place of each name in turn, which has as many letters.
+    bool is_told = false;
+    for (size_t at = 0; (at = bytes.find("twin", at)) != bytes.npos; ++at) {
+      std::string doubled = bytes;
+      const auto parsed = ParseModel(AsBytes(doubled.replace(at, 4, c.to)));
+      is_told = is_told || (!parsed && parsed.error().message == c.message);
+    }
+    EXPECT_TRUE(is_told) << c.message;
+  }
+}
+
 TEST(ParseModel, NamesWhatIsWrong) {
   const auto message = [](std::string_view bytes) {
     const auto model = ParseModel(AsBytes(bytes));
