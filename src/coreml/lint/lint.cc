@@ -90,6 +90,7 @@ class Inspector {
     CMF_TRY(const std::string text, ReadTextFile(file, kMaxMetaBytes));
     if (auto status = CheckMetaKeys(text, findings_); !status)
       return Fail(std::move(status).error().In(file));
+    CheckDoubleKeys(text, findings_);
     auto meta = ParsePackageMeta(text);
     if (!meta) findings_.Add(rules::kMetaValue, "meta.yaml", meta.error().message);
     CheckSideFiles(path_, findings_);
@@ -184,20 +185,21 @@ Result<Report> Inspect(const fs::path& path, MappedFile::Mode mode) { return Ins
 std::span<const Rule* const> AllRules() {
   using namespace rules;
   static constexpr const Rule* kAll[] = {
-      &kMetaPlace,        &kMetaKey,         &kMetaValue,       &kMissingPart,       &kUnreadablePart,
-      &kFfnName,          &kChunkFiles,      &kHeadSizes,       &kContract,          &kFirstToken,
-      &kOutputShape,      &kProgram,         &kWeightFile,      &kDescription,       &kVersion,
-      &kOpenShape,        &kSubByteValue,    &kIntegerDivision, &kStateType,         &kStateTrailing3,
-      &kStateUnread,      &kStateUnwritten,  &kStatesDiffer,    &kSingleHeadUpdates, &kLinearInt8,
-      &kLinearInt4,       &kHeadSplitUnsaid, &kMetaVariant,     &kMetaStates,        &kWindowPrefix,
-      &kNoTokenizer,      &kNoEnd,           &kNativeSigmoid,   &kGeluOverflow,      &kOmittedEpsilon,
-      &kVanishingEpsilon, &kSubnormalState,  &kStateWidth,      &kStateDim1,         &kLargeUpdate,
-      &kFlexibleState,    &kShortContext,    &kCpuBetween,      &kFloat32,           &kRank,
-      &kAxisLimit,        &kRuntimeShape,    &kCompressedTable, &kCompressedRouter,  &kRopeTable,
-      &kLargeModel,       &kSampling,        &kMetaWeights,     &kStockPrefill,      &kExtension,
-      &kUnknownOperation, &kNormEpsilon,     &kEinsum,          &kStateLength,       &kMixedStates,
-      &kLut4State,        &kCpuOnly,         &kCpuEdge,         &kLongAxis,          &kLutOneChannel,
-      &kLutTwoChannels,   &kLutThreeBits,    &kFoldableScale,   &kLargeForPhones};
+      // errors
+      &kMetaPlace, &kMetaKey, &kMetaValue, &kMetaTwice, &kMissingPart, &kUnreadablePart, &kFfnName,
+      &kChunkFiles, &kHeadSizes, &kContract, &kFirstToken, &kOutputShape,
+      &kProgram, &kWeightFile, &kDescription, &kVersion, &kOpenShape, &kSubByteValue,
+      &kIntegerDivision, &kStateType, &kStateTrailing3, &kStateUnread, &kStateUnwritten, &kStatesDiffer,
+      &kSingleHeadUpdates, &kLinearInt8, &kLinearInt4,
+      // warnings
+      &kHeadSplitUnsaid, &kMetaVariant, &kMetaStates, &kWindowPrefix, &kNoTokenizer, &kNoEnd, &kNativeSigmoid,
+      &kGeluOverflow, &kOmittedEpsilon, &kVanishingEpsilon, &kSubnormalState, &kStateWidth, &kStateDim1,
+      &kLargeUpdate, &kFlexibleState, &kShortContext, &kCpuBetween, &kFloat32, &kRank, &kAxisLimit,
+      &kRuntimeShape, &kCompressedTable, &kCompressedRouter, &kRopeTable, &kLargeModel,
+      // notes
+      &kSampling, &kMetaWeights, &kStockPrefill, &kExtension, &kUnknownOperation, &kNormEpsilon, &kEinsum,
+      &kStateLength, &kMixedStates, &kLut4State, &kCpuOnly, &kCpuEdge, &kLongAxis, &kLutOneChannel,
+      &kLutTwoChannels, &kLutThreeBits, &kFoldableScale, &kLargeForPhones};
   return kAll;
 }
 

@@ -16,6 +16,9 @@ struct PackageSubject {
 /// The keys of meta.yaml as ANEMLL's readers look for them. Fails: kCorrupt for what is no YAML.
 Result<void> CheckMetaKeys(const std::string& yaml, Findings& findings);
 
+/// Keys that one map of meta.yaml has twice.
+void CheckDoubleKeys(const std::string& yaml, Findings& findings);
+
 /// Names and numbers in meta.yaml against each other, and against the files of the folder.
 void CheckMetaNames(const std::filesystem::path& folder, const PackageMeta& meta, const PackageParts& parts,
                     Findings& findings);

@@ -88,6 +88,7 @@ CMF_RULE(kLargeForPhones, "large-for-phones", kNote, "split the layers into more
 CMF_RULE(kMetaPlace, "meta-place", kError, "put the keys below model_info.parameters");
 CMF_RULE(kMetaKey, "meta-key", kError, "write the key: ANEMLL's readers stop without it");
 CMF_RULE(kMetaValue, "meta-value", kError, "correct the value");
+CMF_RULE(kMetaTwice, "meta-twice", kError, "write the key once");
 CMF_RULE(kMetaVariant, "meta-variant", kWarning, "leave the key out: it chooses another format");
 CMF_RULE(kMetaWeights, "meta-weights", kNote, "write the bits that the weights have");
 CMF_RULE(kMetaStates, "meta-states", kWarning, "list the states as the chunks declare them");

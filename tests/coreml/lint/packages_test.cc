@@ -18,7 +18,9 @@ fs::path Written(const std::string& name, const GraphOptions& graph,
   const fs::path folder = ScratchFolder() / "package";
   const auto report = WriteFixture(name, graph, folder, forms);
   EXPECT_TRUE(report) << report.error().message;
-  for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) std::ofstream(folder / file) << "{}";
+  fs::copy_file(std::string(CMFORGE_TEST_DATA) + "/text/tokenizers/synth-wordlevel/tokenizer.json",
+                folder / "tokenizer.json");
+  std::ofstream(folder / "tokenizer_config.json") << "{}";
   return folder;
 }
 
@@ -33,6 +35,15 @@ void Replace(const fs::path& file, const std::string& from, const std::string& t
   const size_t at = text.find(from);
   ASSERT_NE(at, std::string::npos) << from;
   std::ofstream(file, std::ios::binary) << text.replace(at, from.size(), to);
+}
+
+/// Opens a part, changes its model and writes it back.
+void Change(const fs::path& part, const std::function<void(mil::Model&)>& change) {
+  auto package = mil::OpenPackage(part);
+  ASSERT_TRUE(package) << package.error().message;
+  change(package->model);
+  std::ofstream(package->model_path / "model.mlmodel", std::ios::binary)
+      << mil::SerializeModel(package->model);
 }
 
 TEST(LintPackage, IsCleanForEveryFamily) {
@@ -124,6 +135,26 @@ TEST(LintPackage, SeesWhatMetaYamlLacksOrSaysWrongly) {
   }
 }
 
+TEST(LintPackage, SeesKeysThatMetaYamlHasTwice) {
+  const fs::path folder = Written("qwen3_5", {256, 32, 1, 4});
+  const std::string text = ReadText(folder / "meta.yaml");
+  const std::pair<const char*, const char*> cases[] = {
+      {"    num_chunks", "'model_info.parameters.batch_size'"},
+      {"  name: ", "'model_info.batch_size'"},
+      {"model_info:", "'batch_size'"},
+      {"      dtype: ", "'model_info.parameters.states.batch_size'"}};
+  for (const auto& [at, key] : cases) {
+    const std::string line =
+        std::string(at).substr(0, std::string(at).find_first_not_of(' ')) + "batch_size: 32\n";
+    std::ofstream(folder / "meta.yaml") << text;
+    Replace(folder / "meta.yaml", at, line + line + at);
+    const Finding finding = Of(InspectFolder(folder), "meta-twice");
+    EXPECT_EQ(finding.part, "meta.yaml");
+    EXPECT_EQ(finding.severity, Severity::kError);
+    EXPECT_THAT(finding.reason, HasSubstr(key));
+  }
+}
+
 TEST(LintPackage, SeesStatesThatMetaYamlGetsWrong) {
   const fs::path folder = Written("qwen3_5", {256, 32, 1, 4});
   Replace(folder / "meta.yaml", "model_model_gdn_state_0", "model_model_gdn_state_1");
@@ -179,15 +210,6 @@ TEST(LintPackage, SeesConfigurationsWithoutAnEnd) {
   EXPECT_THAT(RulesOf(InspectFolder(folder), Severity::kWarning), IsEmpty());
   std::ofstream(folder / "config.json") << "{";
   EXPECT_EQ(Of(InspectFolder(folder), "unreadable-part").part, "config.json");
-}
-
-/// Opens a part, changes its model and writes it back.
-void Change(const fs::path& part, const std::function<void(mil::Model&)>& change) {
-  auto package = mil::OpenPackage(part);
-  ASSERT_TRUE(package) << package.error().message;
-  change(package->model);
-  std::ofstream(package->model_path / "model.mlmodel", std::ios::binary)
-      << mil::SerializeModel(package->model);
 }
 
 TEST(LintPackage, SeesPrefillsThatGiveTheFirstToken) {
