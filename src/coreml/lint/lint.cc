@@ -93,7 +93,7 @@ class Inspector {
     CheckDoubleKeys(text, findings_);
     auto meta = ParsePackageMeta(text);
     if (!meta) findings_.Add(rules::kMetaValue, "meta.yaml", meta.error().message);
-    CheckSideFiles(path_, findings_);
+    CheckSideFiles(path_, meta ? meta->vocab_size : std::nullopt, findings_);
     std::optional<PackageParts> parts;
     if (meta) {
       auto found = FindParts(path_, *meta);
@@ -187,7 +187,7 @@ std::span<const Rule* const> AllRules() {
   static constexpr const Rule* kAll[] = {
       // errors
       &kMetaPlace, &kMetaKey, &kMetaValue, &kMetaTwice, &kMissingPart, &kUnreadablePart, &kFfnName,
-      &kChunkFiles, &kHeadSizes, &kContract, &kFirstToken, &kOutputShape,
+      &kChunkFiles, &kHeadSizes, &kContract, &kFirstToken, &kOutputShape, &kTokenizer, &kEndOutside,
       &kProgram, &kWeightFile, &kDescription, &kVersion, &kOpenShape, &kSubByteValue,
       &kIntegerDivision, &kStateType, &kStateTrailing3, &kStateUnread, &kStateUnwritten, &kStatesDiffer,
       &kSingleHeadUpdates, &kLinearInt8, &kLinearInt4,

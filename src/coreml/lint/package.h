@@ -23,8 +23,8 @@ void CheckDoubleKeys(const std::string& yaml, Findings& findings);
 void CheckMetaNames(const std::filesystem::path& folder, const PackageMeta& meta, const PackageParts& parts,
                     Findings& findings);
 
-/// Configuration and tokenizer files.
-void CheckSideFiles(const std::filesystem::path& folder, Findings& findings);
+/// Configuration and tokenizer files. `vocab`: ids there are, as far as meta.yaml says.
+void CheckSideFiles(const std::filesystem::path& folder, std::optional<int64_t> vocab, Findings& findings);
 
 /// The models against the runtime contract and against meta.yaml.
 void CheckPackage(const PackageSubject& package, Findings& findings);

@@ -1,4 +1,4 @@
-// The parts of a package together: the runtime contract, meta.yaml against what the parts are, files beside them.
+// The parts of a package together: the runtime contract, meta.yaml against what the parts are.
 #include <algorithm>
 #include <set>
 
@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 using mil::Operation;
 
 constexpr const char* kMeta = "meta.yaml";
-constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 const FunctionView* FunctionOf(const ModelSubject& model, std::string_view name) {
   for (const FunctionView& function : model.functions) {
@@ -178,36 +177,6 @@ void CheckBits(const PackageMeta& meta, const char* key, const std::vector<const
 }
 
 }  // namespace
-
-void CheckSideFiles(const fs::path& folder, Findings& findings) {
-  std::error_code error;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
-    if (!fs::exists(folder / name, error))
-      findings.Add(rules::kNoTokenizer, name,
-                   "not there: ANEMLL's runtimes read the tokenizer from the folder");
-  }
-  if (!fs::exists(folder / "config.json", error)) {
-    findings.Add(rules::kNoEnd, "config.json", "not there: the Swift runtime takes the end of text from it");
-    return;
-  }
-  const auto parse = [&]() -> Result<Json> {
-    CMF_TRY(const std::string text, ReadTextFile(folder / "config.json", kMaxConfigBytes));
-    return ParseJson(text, "config.json");
-  };
-  const auto config = parse();
-  if (!config) {
-    findings.Add(rules::kUnreadablePart, "config.json", config.error().message);
-    return;
-  }
-  const auto end = config->is_object() ? config->find("eos_token_id") : config->end();
-  const bool is_there = config->is_object() && end != config->end() &&
-                        (end->is_number_integer() || (end->is_array() && !end->empty()));
-  if (!is_there) {
-    findings.Add(rules::kNoEnd, "config.json",
-                 "no eos_token_id at its top: the Swift runtime stops at tokens named <eos>, <|im_end|> and "
-                 "the like only");
-  }
-}
 
 void CheckPackage(const PackageSubject& package, Findings& findings) {
   CheckContract(package, findings);

@@ -108,6 +108,8 @@ CMF_RULE(kStockPrefill, "stock-prefill", kNote,
          "run the last prompt token again through infer, as ANEMLL does");
 CMF_RULE(kExtension, "extension", kNote, "run it with a runtime that knows the extension");
 CMF_RULE(kNoTokenizer, "no-tokenizer", kWarning, "copy the checkpoint's tokenizer files");
+CMF_RULE(kTokenizer, "tokenizer", kError, "copy the checkpoint's tokenizer files anew");
+CMF_RULE(kEndOutside, "end-outside", kError, "write the id that the tokenizer has for the end of a text");
 CMF_RULE(kNoEnd, "no-end", kWarning, "write eos_token_id at the top of config.json");
 
 #undef CMF_RULE

@@ -212,6 +212,50 @@ TEST(LintPackage, SeesConfigurationsWithoutAnEnd) {
   EXPECT_EQ(Of(InspectFolder(folder), "unreadable-part").part, "config.json");
 }
 
+TEST(LintPackage, SeesTokenizersThatAreCutShort) {
+  const fs::path folder = Written("qwen3_yarn", {256, 32, 1, 4});
+  EXPECT_THAT(RulesOf(InspectFolder(folder), Severity::kWarning), IsEmpty());
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    const std::string whole = ReadText(folder / name);
+    for (const std::string& text : {std::string(), whole.substr(0, whole.size() / 2), whole + "}"}) {
+      std::ofstream(folder / name) << text;
+      const Finding finding = Of(InspectFolder(folder), "tokenizer");
+      EXPECT_EQ(finding.part, name) << text;
+      EXPECT_EQ(finding.severity, Severity::kError);
+      EXPECT_THAT(finding.reason, Not(HasSubstr(folder.string())));
+      EXPECT_THAT(finding.remedy, HasSubstr("copy"));
+    }
+    std::ofstream(folder / name) << whole;
+  }
+  std::ofstream(folder / "tokenizer.json") << "{}";  // without a model
+  EXPECT_EQ(Of(InspectFolder(folder), "tokenizer").part, "tokenizer.json");
+}
+
+TEST(LintPackage, SeesEndsOutsideTheVocabulary) {
+  const fs::path folder = Written("qwen3_yarn", {256, 32, 1, 4});
+  for (const bool meta_tells : {true, false}) {  // else config.json does
+    if (!meta_tells) Replace(folder / "meta.yaml", "    vocab_size: 131\n", "");
+    for (const char* ids :
+         {"131", "[2, 131]", "-1", "4294967298", "18446744073709551615", "[]", "[null]", "2.0", "\"2\""}) {
+      std::ofstream(folder / "config.json")
+          << fmt::format(R"({{"vocab_size": 131, "eos_token_id": {}}})", ids);
+      const Report report = InspectFolder(folder);
+      const Finding finding = Of(report, std::string_view(ids) == "[]" ? "no-end" : "end-outside");
+      EXPECT_EQ(finding.part, "config.json") << ids << "\n" << TextOf(report);
+      EXPECT_THAT(finding.reason, HasSubstr("eos_token_id"));
+    }
+    for (const char* ids : {"130", "0", "[0, 130]"}) {
+      std::ofstream(folder / "config.json")
+          << fmt::format(R"({{"vocab_size": 131, "eos_token_id": {}}})", ids);
+      EXPECT_THAT(RulesOf(InspectFolder(folder), Severity::kWarning), IsEmpty()) << ids;
+    }
+  }
+  std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": 131})";
+  EXPECT_EQ(Of(InspectFolder(folder), "end-outside").part, "generation_config.json");
+  std::ofstream(folder / "generation_config.json") << "{";
+  EXPECT_EQ(Of(InspectFolder(folder), "unreadable-part").part, "generation_config.json");
+}
+
 TEST(LintPackage, SeesPrefillsThatGiveTheFirstToken) {
   const fs::path folder = Written("qwen3_yarn", {256, 32, 1, 4});
   const fs::path part = folder / "qwen_FFN_PF_chunk_01of01.mlpackage";
