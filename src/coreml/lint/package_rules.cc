@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 using mil::Operation;
 
 constexpr const char* kMeta = "meta.yaml";
+constexpr int64_t kMostSlots = 1 << 20;  // of a state: no model has as many
 
 const FunctionView* FunctionOf(const ModelSubject& model, std::string_view name) {
   for (const FunctionView& function : model.functions) {
@@ -125,14 +126,51 @@ void CheckExtensions(const PackageSubject& package, Findings& findings) {
   }
 }
 
-void CheckStatesListed(const PackageSubject& package, Findings& findings) {
-  if (package.meta.states.empty()) return;
+/// States that the chunks declare; all declare the same.
+std::map<std::string, Shape> DeclaredStates(const PackageSubject& package) {
   std::map<std::string, Shape> declared;
   for (const FunctionView& function : package.chunks[0].functions) {
     for (const mil::NamedType& input : function.function().inputs) {
       if (input.type.is_state()) declared[input.name] = input.type.tensor.shape;
     }
   }
+  return declared;
+}
+
+/// 'num_layers' against the layers that the states have room for, where their layout is known.
+void CheckLayersOfStates(const PackageSubject& package, Findings& findings) {
+  if (!package.meta.num_layers) return;
+  const auto declared = DeclaredStates(package);
+  const auto slots = [&](const char* name) -> int64_t {
+    const auto it = declared.find(std::string("model_model_") + name);
+    const int64_t count = it == declared.end() || it->second.empty() ? 0 : it->second[0];
+    return count > 0 && count <= kMostSlots ? count : 0;
+  };
+  int64_t layers = 0;
+  std::string room;
+  if (package.meta.architecture.starts_with("gemma4")) {
+    // A slot for each layer that has keys of its own; the others are only in the list of whose they read.
+    const auto shared = static_cast<int64_t>(package.meta.kv_shared_layers.size());
+    const int64_t local = slots("kv_cache_local"), global = slots("kv_cache_global");
+    layers = local + global + shared;
+    if (shared == 0 && layers < *package.meta.num_layers) return;  // the list is informational
+    room = fmt::format("the caches have room for {} local and {} global layers, 'kv_shared_layers' lists {}",
+                       local, global, shared);
+  } else {
+    if (slots("gdn_state_0") > 0 && slots("conv_state_0") == 0) return;
+    const int64_t rows = slots("kv_cache_0"), linear = slots("conv_state_0");
+    layers = rows % 2 == 0 ? rows / 2 + linear : -1;
+    room = fmt::format("the cache has {} rows of keys and of values", rows);
+    if (linear > 0) room += fmt::format(", there is the history of {} convolutions", linear);
+  }
+  if (layers == 0 || layers == *package.meta.num_layers) return;
+  findings.Add(rules::kMetaValue, kMeta,
+               fmt::format("'num_layers' is {}, {}", *package.meta.num_layers, room));
+}
+
+void CheckStatesListed(const PackageSubject& package, Findings& findings) {
+  if (package.meta.states.empty()) return;
+  auto declared = DeclaredStates(package);
   for (const StateMeta& state : package.meta.states) {
     const auto it = declared.find(state.name);
     if (it == declared.end()) {
@@ -184,6 +222,7 @@ void CheckPackage(const PackageSubject& package, Findings& findings) {
   CheckOutputs(package.head, findings);
   CheckPrefill(package, findings);
   CheckExtensions(package, findings);
+  CheckLayersOfStates(package, findings);
   CheckStatesListed(package, findings);
   std::vector<const ModelSubject*> chunks;
   for (const ModelSubject& chunk : package.chunks) chunks.push_back(&chunk);

@@ -155,6 +155,25 @@ TEST(LintPackage, SeesKeysThatMetaYamlHasTwice) {
   }
 }
 
+TEST(LintPackage, CountsTheLayersThatStatesHaveRoomFor) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"qwen3_yarn", "6 rows"}, {"qwen3_5", "convolutions"}, {"gemma4", "'kv_shared_layers' lists"}};
+  for (const auto& [name, reason] : cases) {
+    const fs::path folder = Written(name, {256, 32, 1, 4});
+    std::ofstream(folder / "config.json") << R"({"eos_token_id": 2})";  // which says nothing of layers
+    const Report clean = InspectFolder(folder);
+    EXPECT_THAT(RulesOf(clean, Severity::kError), IsEmpty()) << name << TextOf(clean);
+    Replace(folder / "meta.yaml", "num_layers: ", "num_layers: 1");
+    std::string text = ReadText(folder / "meta.yaml");
+    if (const size_t types = text.find("    layer_types:"); types != text.npos)
+      std::ofstream(folder / "meta.yaml") << text.erase(types, text.find('\n', types) + 1 - types);
+    const Report report = InspectFolder(folder);
+    const Finding finding = Of(report, "meta-value");
+    EXPECT_THAT(finding.reason, HasSubstr("'num_layers' is 1")) << name << TextOf(report);
+    EXPECT_THAT(finding.reason, HasSubstr(reason));
+  }
+}
+
 TEST(LintPackage, SeesStatesThatMetaYamlGetsWrong) {
   const fs::path folder = Written("qwen3_5", {256, 32, 1, 4});
   Replace(folder / "meta.yaml", "model_model_gdn_state_0", "model_model_gdn_state_1");
