@@ -2,6 +2,7 @@
 #include "coreml/function_view.h"
 
 #include <algorithm>
+#include <set>
 
 namespace cmforge::coreml {
 
@@ -118,6 +119,25 @@ std::vector<FunctionView::Use> UsersBehindViews(const FunctionView& function, st
     for (const FunctionView::Use& use : function.Users(name)) {
       if (IsViewOperation(*use.op) && use.parameter == "x" && !use.op->outputs.empty()) {
         open.push_back(use.op->outputs[0].name);
+      } else {
+        out.push_back(use);
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<FunctionView::Use> ConsumersOf(const FunctionView& function, const Operation& op) {
+  std::vector<FunctionView::Use> out;
+  std::set<const Operation*> seen;
+  std::vector<const Operation*> open{&op};
+  while (!open.empty()) {
+    const Operation& next = *open.back();
+    open.pop_back();
+    if (next.outputs.size() != 1 || !seen.insert(&next).second) continue;
+    for (const FunctionView::Use& use : UsersBehindViews(function, next.outputs[0].name)) {
+      if (IsConstantOperation(*use.op)) {
+        open.push_back(use.op);
       } else {
         out.push_back(use);
       }

@@ -65,11 +65,26 @@ class FunctionView {
 /// Moves elements and changes none: reshape, transpose, squeeze, ...
 [[nodiscard]] bool IsViewOperation(const mil::Operation& op);
 
+/// Calls visit(name, value) for every attribute of an operation and every value written into it.
+template <class Visit>
+void ForEachValue(const mil::Operation& op, Visit visit) {
+  for (const auto& [name, value] : op.attributes) visit(name, value);
+  for (const auto& [parameter, arguments] : op.inputs) {
+    for (const mil::Argument& argument : arguments) {
+      if (const auto* value = std::get_if<mil::Value>(&argument)) visit(parameter, *value);
+    }
+  }
+}
+
 /// Where a value comes from behind view operations.
 [[nodiscard]] const mil::Operation* MakerBehindViews(const FunctionView& function, std::string_view value);
 
 /// Users behind view operations.
 [[nodiscard]] std::vector<FunctionView::Use> UsersBehindViews(const FunctionView& function,
                                                               std::string_view value);
+
+/// Operations that compute with a constant, behind views and other constants made of it.
+[[nodiscard]] std::vector<FunctionView::Use> ConsumersOf(const FunctionView& function,
+                                                         const mil::Operation& op);
 
 }  // namespace cmforge::coreml

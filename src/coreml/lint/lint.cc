@@ -55,6 +55,7 @@ class Inspector {
 
   void CheckModel(const ModelSubject& model) {
     CheckProgram(model, findings_);
+    CheckNumbers(model, findings_);
     CheckArithmetic(model, findings_);
     CheckStates(model, findings_);
     CheckDevices(model, findings_);
@@ -188,7 +189,7 @@ std::span<const Rule* const> AllRules() {
       // errors
       &kMetaPlace, &kMetaKey, &kMetaValue, &kMetaTwice, &kMissingPart, &kUnreadablePart, &kFfnName,
       &kChunkFiles, &kHeadSizes, &kContract, &kFirstToken, &kOutputShape, &kTokenizer, &kEndOutside,
-      &kProgram, &kWeightFile, &kDescription, &kVersion, &kOpenShape, &kSubByteValue,
+      &kProgram, &kWeightFile, &kDescription, &kVersion, &kOpenShape, &kNotFinite, &kSubByteValue,
       &kIntegerDivision, &kStateType, &kStateTrailing3, &kStateUnread, &kStateUnwritten, &kStatesDiffer,
       &kSingleHeadUpdates, &kLinearInt8, &kLinearInt4,
       // warnings

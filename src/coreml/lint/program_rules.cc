@@ -97,16 +97,11 @@ bool RemovePrefix(std::string& text, const std::string& prefix) {
 
 /// A constant of it is not where it should be: the file is not there, is cut, or is another one.
 bool LacksWeights(const mil::Operation& op, const mil::Weights& weights) {
-  const auto is_lost = [&](const mil::Value& value) { return value.blob() && !weights.Data(value); };
-  for (const auto& [name, value] : op.attributes) {
-    if (is_lost(value)) return true;
-  }
-  for (const auto& [name, arguments] : op.inputs) {
-    for (const mil::Argument& argument : arguments) {
-      if (const auto* value = std::get_if<mil::Value>(&argument); value && is_lost(*value)) return true;
-    }
-  }
-  return false;
+  bool is_lost = false;
+  ForEachValue(op, [&](const auto&, const mil::Value& value) {
+    is_lost = is_lost || (value.blob() && !weights.Data(value));
+  });
+  return is_lost;
 }
 
 /// The message without function and operation, which a finding names apart.

@@ -33,6 +33,8 @@ CMF_RULE(kSubByteValue, "sub-byte-value", kError, "decode small integers with co
 CMF_RULE(kIntegerDivision, "integer-division", kError, "use floor_div, or cast to fp16 first");
 
 // ---- arithmetic
+CMF_RULE(kNotFinite, "not-finite", kError,
+         "write a finite number; for weights: convert the model again, from a whole checkpoint");
 CMF_RULE(kNativeSigmoid, "native-sigmoid", kWarning, "write 0.5 + 0.5 tanh(x / 2), for silu times x");
 CMF_RULE(kGeluOverflow, "gelu-overflow", kWarning, "factor the cube: x (1 + 0.044715 x^2)");
 CMF_RULE(kOmittedEpsilon, "omitted-epsilon", kWarning, "write epsilon");

@@ -49,8 +49,10 @@ class Findings {
   std::vector<Finding>& out_;
 };
 
-// The groups of rules, one file each. All but the first want ordered functions (FunctionView::is_ordered).
+// The groups of rules, one file each. All but the first two want ordered functions (FunctionView::is_ordered).
 void CheckProgram(const ModelSubject& model, Findings& findings);
+void CheckWeightFiles(const ModelSubject& model, Findings& findings);
+void CheckNumbers(const ModelSubject& model, Findings& findings);
 void CheckArithmetic(const ModelSubject& model, Findings& findings);
 void CheckStates(const ModelSubject& model, Findings& findings);
 void CheckDevices(const ModelSubject& model, Findings& findings);

@@ -21,26 +21,6 @@ std::string FormText(const StoredForm& form) {
   return "sparse";
 }
 
-/// Operations that compute with a constant, behind other constants made of it.
-std::vector<FunctionView::Use> Consumers(const FunctionView& function, const Operation& op) {
-  std::vector<FunctionView::Use> out;
-  std::set<const Operation*> seen;
-  std::vector<const Operation*> open{&op};
-  while (!open.empty()) {
-    const Operation& next = *open.back();
-    open.pop_back();
-    if (next.outputs.size() != 1 || !seen.insert(&next).second) continue;
-    for (const FunctionView::Use& use : UsersBehindViews(function, next.outputs[0].name)) {
-      if (IsConstantOperation(*use.op)) {
-        open.push_back(use.op);
-      } else {
-        out.push_back(use);
-      }
-    }
-  }
-  return out;
-}
-
 bool IsProduct(const Operation& op) {
   return op.type == "conv" || op.type == "linear" || op.type == "matmul" || op.type == "einsum";
 }
@@ -72,7 +52,7 @@ bool IsRouter(const FunctionView& function, const Operation& product) {
 
 void CheckUse(const ModelSubject& model, const FunctionView& function, const Operation& op,
               const StoredForm& form, Findings& findings) {
-  const auto consumers = Consumers(function, op);
+  const auto consumers = ConsumersOf(function, op);
   if (consumers.empty()) return;
   const bool is_table = std::all_of(consumers.begin(), consumers.end(), [](const auto& use) {
     return use.op->type.starts_with("gather") && use.parameter == "x";

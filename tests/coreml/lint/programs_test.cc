@@ -1,4 +1,6 @@
 // A fault of each kind, planted in a small program.
+#include <limits>
+
 #include "coreml/lint/planted.h"
 
 namespace cmforge::coreml::lint {
@@ -27,6 +29,87 @@ TEST(Lint, HasNothingToSayAboutAPlainProgram) {
 }
 
 // ---- arithmetic
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+
+TEST(Lint, SeesConstantsThatAreNoNumbers) {
+  const auto weights = [](float value, DataType dtype = DataType::kFloat16) {
+    std::vector<float> values(64 * 64, 0.5f);
+    values[77] = value;
+    return mil::Floats(dtype, {64, 64, 1, 1}, values);
+  };
+  for (const float bad : {kNan, kInf, -kInf}) {
+    const Report report = InspectMain(
+        [&](FunctionBuilder& b) { return Conv(b, b.Input("x", kRow), b.Const(weights(bad), "weight")); });
+    const Finding finding = Of(report, "not-finite");
+    EXPECT_EQ(finding.severity, Severity::kError);
+    EXPECT_EQ(finding.function, "main");
+    EXPECT_EQ(finding.operation, "const 'weight'");
+    EXPECT_EQ(finding.reason,
+              fmt::format("1 of the 4096 numbers of 'val' is {}", std::isnan(bad) ? "NaN" : "infinite"));
+    for (const char* op : {"mul", "real_div", "sub", "add"}) {  // as a value of its own, and as a literal
+      for (const bool is_literal : {true, false}) {
+        EXPECT_THAT(Broken(
+                        [&](FunctionBuilder& b, const Var& x) {
+                          if (is_literal) return b.Op(op, {{"x", x}, {"y", Half(bad)}});
+                          return b.Op(op, {{"x", x}, {"y", b.Const(Half(bad), "factor")}});
+                        },
+                        Severity::kError),
+                    Contains("not-finite"))
+            << op << bad;
+      }
+    }
+    EXPECT_THAT(Broken(
+                    [&](FunctionBuilder& b, const Var& x) {  // behind a cast and a view
+                      const Var wide = b.Const(mil::Floats(DataType::kFloat32, {1, 1, 1, 1}, {bad}), "wide");
+                      return b.Op(
+                          "mul",
+                          {{"x", b.Op("cast", {{"x", x}, {"dtype", "fp32"}})},
+                           {"y", b.Op("reshape", {{"x", wide}, {"shape", std::vector<int32_t>{1, 1}}})}});
+                    },
+                    Severity::kError),
+                Contains("not-finite"));
+    EXPECT_THAT(Broken(
+                    [&](FunctionBuilder& b, const Var& x) {
+                      const auto table = mil::Floats(DataType::kFloat16, {1, 1, 1, 1, 4, 1}, {0, 1, 2, bad});
+                      return Conv(
+                          b, x,
+                          b.Constexpr("constexpr_lut_to_dense",
+                                      {{"indices", Zeros(DataType::kUInt2, {64, 64, 1, 1})}, {"lut", table}},
+                                      "weight"));
+                    },
+                    Severity::kError),
+                Contains("not-finite"));
+  }
+}
+
+TEST(Lint, TakesInfinityWhereItIsABoundOrAMask) {
+  const auto quiet = [](const std::function<Var(FunctionBuilder&, const Var&)>& body) {
+    EXPECT_THAT(Broken(body, Severity::kError), Not(Contains("not-finite")));
+  };
+  const auto named = [](FunctionBuilder& b) { return b.Const(Half(-kInf), "floor"); };
+  quiet([](FunctionBuilder& b, const Var& x) {
+    return b.Op("clip", {{"x", x}, {"alpha", Half(0)}, {"beta", Half(kInf)}});
+  });
+  quiet([&](FunctionBuilder& b, const Var& x) { return b.Op("maximum", {{"x", x}, {"y", named(b)}}); });
+  quiet([&](FunctionBuilder& b, const Var& x) {
+    const Var cond = b.Op("greater", {{"x", x}, {"y", named(b)}});
+    return b.Op("select", {{"cond", cond}, {"a", x}, {"b", Half(-kInf)}});
+  });
+  quiet([](FunctionBuilder& b, const Var& x) {
+    std::vector<float> mask(64 * 32, 0.0f);
+    std::fill(mask.begin() + 77, mask.end(), -kInf);
+    return b.Op("add",
+                {{"x", x}, {"y", b.Const(mil::Floats(DataType::kFloat16, {64, 1, 32}, mask), "mask")}});
+  });
+  // NaN is nothing anywhere.
+  EXPECT_THAT(Broken(
+                  [](FunctionBuilder& b, const Var& x) {
+                    return b.Op("maximum", {{"x", x}, {"y", Half(kNan)}});
+                  },
+                  Severity::kError),
+              Contains("not-finite"));
+}
 
 TEST(Lint, SeesNativeSigmoids) {
   for (const char* op : {"sigmoid", "silu"}) {
