@@ -55,6 +55,7 @@ class Inspector {
 
   void CheckModel(const ModelSubject& model) {
     CheckProgram(model, findings_);
+    CheckWeightFiles(model, findings_);
     CheckNumbers(model, findings_);
     CheckArithmetic(model, findings_);
     CheckStates(model, findings_);

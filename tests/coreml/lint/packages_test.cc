@@ -231,6 +231,38 @@ TEST(LintPackage, SeesConfigurationsWithoutAnEnd) {
   EXPECT_EQ(Of(InspectFolder(folder), "unreadable-part").part, "config.json");
 }
 
+TEST(LintPackage, SeesEntriesThatTheirFileDoesNotCountOrThatAreEmpty) {
+  const fs::path folder = Written("qwen3_yarn", {256, 32, 1, 4});
+  const fs::path part = folder / "qwen_lm_head.mlpackage",
+                 file = part / "Data/com.apple.CoreML/weights/weight.bin";
+  const std::string whole = ReadText(file);
+  ASSERT_EQ(whole[0], 4);  // one for each part of the head
+  for (const char count : {0, 1, 3}) {
+    std::string bytes = whole;
+    bytes[0] = count;
+    std::ofstream(file, std::ios::binary) << bytes;
+    const Report report = InspectFolder(folder);
+    const Finding finding = Of(report, "weight-file");
+    EXPECT_EQ(finding.part, "qwen_lm_head.mlpackage") << TextOf(report);
+    EXPECT_THAT(finding.operation, HasSubstr("const '"));
+    EXPECT_THAT(finding.reason, HasSubstr(fmt::format("its header counts {} entries", int{count})));
+    EXPECT_THAT(finding.reason, HasSubstr(fmt::format("{} of the 4", 4 - count)));
+  }
+  // A tensor without elements is of the right size, and no weight.
+  std::string bytes = whole;
+  const uint64_t none = 0;
+  bytes.replace(64 + 8, 8, reinterpret_cast<const char*>(&none), 8);
+  std::ofstream(file, std::ios::binary) << bytes;
+  Change(part, [](mil::Model& model) {
+    for (mil::Operation& op : model.program.functions["main"].body.operations) {
+      const auto value = op.attributes.find("val");
+      if (value != op.attributes.end() && value->second.blob() && value->second.blob()->offset == 64)
+        value->second.type.tensor.shape[0] = op.outputs[0].type.tensor.shape[0] = 0;
+    }
+  });
+  EXPECT_THAT(TextOf(InspectFolder(folder)), HasSubstr("entry at 64: it holds no numbers"));
+}
+
 TEST(LintPackage, SeesTokenizersThatAreCutShort) {
   const fs::path folder = Written("qwen3_yarn", {256, 32, 1, 4});
   EXPECT_THAT(RulesOf(InspectFolder(folder), Severity::kWarning), IsEmpty());
