@@ -110,7 +110,14 @@ Isa BestIsa() { return IsasThatRun().back(); }
 
 bool WantsPrefetch() {
 #if defined(__x86_64__)
-  return __builtin_cpu_is("intel") != 0;
+  static const bool wants = [] {
+    if (__builtin_cpu_is("intel") != 0) return true;
+    constexpr unsigned kZen5 = 0x1A;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__builtin_cpu_is("amd") == 0 || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+    return (a >> 8 & 0xF) + (a >> 20 & 0xFF) >= kZen5;  // the family
+  }();
+  return wants;
 #else
   return false;
 #endif

@@ -33,7 +33,8 @@ inline constexpr int kIsaCount = 6;
 [[nodiscard]] Isa BestIsa();
 
 /// Whether several streams that are read in step go faster when they are prefetched by hand, although their loads
-/// are whole cache lines in order: so on Intel's processors, not on others that were measured (avx512/rows.h).
+/// are whole cache lines in order: so on Intel's processors and from Zen 5 on, not on others that were measured
+/// (avx512/rows.h).
 [[nodiscard]] bool WantsPrefetch();
 
 /// The set of that name; "" and "auto" mean BestIsa(). Fails: kUsage (no such name), kUnsupported (not here);

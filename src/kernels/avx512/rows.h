@@ -52,9 +52,10 @@ struct alignas(64) UnitInput {
 constexpr int64_t UnitsOf(int64_t groups) { return (groups + kUnitGroups - 1) / kUnitGroups; }
 
 // Ranges that advance together are prefetched by hand where loads straddle cache lines, which confuses the
-// processor's prefetchers, and everywhere on Intel's (Emerald Rapids, one core, from memory: q8_row 12.0 GB/s
-// without, 14.5 with). On Zen 4 prefetching whole lines that are read in order costs a fifth.
-constexpr int64_t kPrefetchAhead = 1024;
+// processor's prefetchers, and everywhere where that pays (WantsPrefetch): Emerald Rapids, one core, from memory, q8_row
+// 12.0 GB/s without and 14.5 with; Zen 5 25 and 31, and two cores 50 and 60. On Zen 4 prefetching whole lines that are
+// read in order costs a fifth.
+constexpr int64_t kPrefetchAhead = 2048;
 CMFORGE_INLINE void PrefetchLine(const std::byte* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
 }
@@ -123,7 +124,7 @@ CMFORGE_INLINE __m128 TreesOfUnitOrder(__m512 a, __m512 b, __m512 c, __m512 d) {
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-/// One row of each of `streams` streams, a unit of each in turn: rows at[s].
+/// One row of each stream, a unit of each in turn: rows at[s], of which the first `streams` are stored.
 template <class Encoding, int kTokens>
 CMFORGE_INLINE void TokensOfRows(Encoding* const (&stream)[kStreams], const int64_t (&at)[kStreams],
                                  int64_t streams, const WeightLayout& w, const TokenRows& x, int64_t token,
@@ -139,14 +140,17 @@ CMFORGE_INLINE void TokensOfRows(Encoding* const (&stream)[kStreams], const int6
     for (int t = 0; t < kTokens; ++t) partials[s][t] = _mm512_setzero_ps();
   }
   for (int64_t unit = 0; unit < full_units; ++unit) {
-    for (int64_t s = 0; s < streams; ++s) {
+    // Loads of its own for each stream: where one load goes from stream to stream, prefetchers that follow a load (Zen
+    // 5) see steps of that distance and fetch what nobody reads, as much again as what is read.
+#pragma GCC unroll 4
+    for (int64_t s = 0; s < kStreams; ++s) {
       const Encoding& row = *stream[s];
       if (prefetches) Prefetch(row.At(unit) + kPrefetchAhead, row.unit_bytes());
       Unit<Encoding, kTokens, true>(row, w, unit, inputs, partials[s]);
     }
   }
   if (full_units < units) {
-    for (int64_t s = 0; s < streams; ++s)
+    for (int64_t s = 0; s < kStreams; ++s)
       Unit<Encoding, kTokens, false>(*stream[s], w, full_units, inputs, partials[s]);
   }
   for (int t = 0; t < kTokens; ++t) {
@@ -197,7 +201,7 @@ void RowsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, cons
     int64_t streams = 0;
     for (int64_t s = 0; s < kStreams; ++s) {
       const int64_t begin = begin_of(s), left = begin_of(s + 1) - begin - i;
-      if (left <= 0) continue;
+      if (left <= 0) continue;  // ranges differ by one row
       Encoding& own = made[s];
       if (i % kRowsAtOnce == 0) own.Begin(begin + i, left < kRowsAtOnce ? left : kRowsAtOnce);
       own.SetRow(begin + i);
@@ -205,6 +209,7 @@ void RowsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, cons
       at[streams++] = begin + i;
     }
     if (streams == 0) break;
+    for (int64_t s = streams; s < kStreams; ++s) stream[s] = stream[0];
     AllTokensOfRows(stream, at, streams, w, x, out, out_stride);
   }
 }
