@@ -55,13 +55,26 @@ uint64_t SplitMix64::Next() {
 }
 
 TokenId ArgMax(std::span<const float> logits) {
-  TokenId best = logits.empty() ? -1 : 0;
+  if (logits.empty()) return -1;
+  // The largest of each block side by side, which compilers turn into vectors; only a block with a new one is searched.
+  constexpr size_t kBlock = 1024, kLanes = 32;
+  TokenId best = 0;
   float best_value = kNever;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best_value) {
-      best_value = logits[i];
-      best = static_cast<TokenId>(i);
+  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    float largest[kLanes];
+    std::fill_n(largest, kLanes, kNever);
+    const size_t whole = block.size() / kLanes * kLanes;
+    for (size_t i = 0; i < whole; i += kLanes) {
+      for (size_t k = 0; k < kLanes; ++k)
+        largest[k] = block[i + k] > largest[k] ? block[i + k] : largest[k];  // never NaN
     }
+    float value = best_value;
+    for (const float l : largest) value = l > value ? l : value;
+    for (const float l : block.subspan(whole)) value = l > value ? l : value;
+    if (!(value > best_value)) continue;
+    best_value = value;
+    best = static_cast<TokenId>(begin + static_cast<size_t>(std::ranges::find(block, value) - block.begin()));
   }
   return best;
 }

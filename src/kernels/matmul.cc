@@ -17,9 +17,9 @@ namespace cmforge {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// A decode task reads about this many bytes of weights: long enough for the prefetchers to run (with a quarter of it
-// two threads lose a sixth of the bandwidth), short enough that the last task of a region keeps nobody waiting.
-constexpr int64_t kTaskBytes = 256 << 10;
+// With few tokens a task reads its thread's share of half of what is left of the region, at least this many bytes of
+// weights: long tasks keep the prefetchers running, and the last ones are short, so that they keep nobody waiting.
+constexpr int64_t kLeastTaskBytes = 64 << 10;
 constexpr int64_t kManyTokens = 8;
 // Tasks of many tokens: a thread has at least this many, of at most this many rows unless there are twice as many.
 constexpr int64_t kLeastTasks = 2, kTaskRows = 512;
@@ -28,7 +28,7 @@ constexpr int64_t kLeastTasks = 2, kTaskRows = 512;
 constexpr size_t kMostJoined = 2;
 constexpr int64_t kJoinedBytes = 512 << 10;
 
-/// A job with everything resolved, and where its tasks begin in the region's numbering.
+/// A job with everything resolved.
 struct Plan {
   const MatMulJob* job;
   const LiveGroups* live;        // of a product that skips columns, or null
@@ -37,8 +37,6 @@ struct Plan {
   bool is_integer;
   TokenRows tokens;
   RowRange rows;
-  int64_t rows_per_task;
-  int64_t first_task;
   int64_t arranged_offset;  // in the context's shared memory
 
   /// What the product runs on; of gathered groups without its rows.
@@ -92,23 +90,52 @@ RowRange RowsOf(const MatMulJob& job) {
   return rows;
 }
 
-/// `region_rows`: of all jobs together.
-int64_t RowsPerTask(const KernelTable& table, const WeightLayout& w, const RowRange& rows, int64_t tokens,
-                    bool is_exact, int threads, int64_t region_rows) {
-  const int64_t grain = table.row_grain(w, tokens, is_exact);
-  const int64_t count = rows.end - rows.begin;
-  if (threads == 1) return count;
-  const int64_t row_bytes = std::max<int64_t>(1, static_cast<int64_t>(w.end - w.codes) / w.rows);
-  // At least four tasks a thread, so that none waits long for the last one. With few tokens a task reads kTaskBytes;
-  // with many it is as large as that allows, since a task fetches the activations of all tokens, and where that is
-  // little, half as many: within a task the next rows are fetched while some are multiplied, between tasks they are not.
+/// Rows [begin, end) of a product.
+struct Task {
+  const Plan* plan;
+  int64_t begin, end;
+};
+
+int64_t RowBytes(const WeightLayout& w) {
+  return std::max<int64_t>(1, static_cast<int64_t>(w.end - w.codes) / w.rows);
+}
+
+/// Few tokens: rows of the next task, a multiple of `grain`, where `left_rows` of the job and `left_bytes` of the region
+/// are left.
+int64_t GuidedRows(int64_t left_rows, int64_t row_bytes, int64_t left_bytes, int64_t grain, int threads) {
+  const int64_t bytes = std::max(kLeastTaskBytes, left_bytes / (int64_t{2} * threads));
+  const int64_t rows = std::max<int64_t>(1, bytes / row_bytes / grain) * grain;
+  return left_rows < rows + rows / 2 ? left_rows : rows;
+}
+
+/// Many tokens: at least four tasks a thread, so that none waits long for the last one, and as large as that allows,
+/// since a task fetches the activations of all tokens, and where that is little, half as many: within a task the next
+/// rows are fetched while some are multiplied, between tasks they are not.
+int64_t EqualRows(int64_t count, int64_t grain, int threads) {
   const int64_t quarter = count / (int64_t{4} * threads), half = count / (kLeastTasks * threads);
-  // Short jobs (runs of live rows) are not cut where there are many of them.
-  const int64_t wanted =
-      tokens >= kManyTokens
-          ? std::max(quarter, std::min(half, kTaskRows))
-          : std::min(std::max(quarter, region_rows / (int64_t{16} * threads)), kTaskBytes / row_bytes);
-  return std::max<int64_t>(1, (wanted + grain - 1) / grain) * grain;
+  return std::max<int64_t>(1, (std::max(quarter, std::min(half, kTaskRows)) + grain - 1) / grain) * grain;
+}
+
+/// The tasks of a region, in the order in which they are taken.
+std::vector<Task> CutTasks(const KernelTable& table, std::span<const Plan> plans, int threads) {
+  int64_t left_bytes = 0;
+  for (const Plan& plan : plans) left_bytes += (plan.rows.end - plan.rows.begin) * RowBytes(plan.weight());
+  std::vector<Task> tasks;
+  for (const Plan& plan : plans) {
+    const int64_t row_bytes = RowBytes(plan.weight());
+    const int64_t grain = table.row_grain(plan.weight(), plan.tokens.count, !plan.is_integer);
+    const int64_t equal = EqualRows(plan.rows.end - plan.rows.begin, grain, threads);
+    for (int64_t row = plan.rows.begin; row < plan.rows.end;) {
+      const int64_t left = plan.rows.end - row;
+      int64_t rows = std::min(equal, left);
+      if (plan.tokens.count < kManyTokens) rows = GuidedRows(left, row_bytes, left_bytes, grain, threads);
+      if (threads == 1) rows = left;
+      tasks.push_back({&plan, row, row + rows});
+      row += rows;
+      left_bytes -= rows * row_bytes;
+    }
+  }
+  return tasks;
 }
 
 /// Rows [begin, end) of a product that skips columns, gathered block by block.
@@ -198,36 +225,26 @@ void MatMul(KernelContext& context, std::span<const MatMulJob> jobs, ComputeMode
   ThreadPool& pool = context.pool();
   std::vector<Plan> plans;
   plans.reserve(jobs.size());
-  int64_t tasks = 0, region_rows = 0;
-  for (const MatMulJob& job : jobs) region_rows += RowsOf(job).end - RowsOf(job).begin;
   int64_t scratch = 0, gathered = 0;
   std::deque<LiveGroups> live;  // stay where they are
   for (const MatMulJob& job : jobs) {
     assert(job.groups.empty() || CanSkipGroups(*job.weight, mode));
     const LiveGroups* groups =
         job.groups.empty() ? nullptr : &live.emplace_back(job.weight->layout(), job.groups);
-    Plan plan = PlanOf(table, context, job, groups, mode);
-    const int64_t rows = plan.rows.end - plan.rows.begin, count = plan.tokens.count;
+    const Plan plan = PlanOf(table, context, job, groups, mode);
+    const int64_t count = plan.tokens.count;
     if (count == 0) continue;
-    const WeightLayout& w = plan.weight();
     if (plan.is_gathered())
       gathered = std::max(gathered, plan.live->BlockBytes(LiveGroups::BlockRows(count)));
-    plan.first_task = tasks;
-    plan.rows_per_task =
-        RowsPerTask(table, w, plan.rows, count, !plan.is_integer, pool.threads(), region_rows);
-    tasks += (rows + plan.rows_per_task - 1) / plan.rows_per_task;
-    scratch = std::max(scratch, table.scratch_bytes(w, count, !plan.is_integer));
+    scratch = std::max(scratch, table.scratch_bytes(plan.weight(), count, !plan.is_integer));
     plans.push_back(plan);
   }
   ArrangeTokens(table, context, plans);
   context.ReserveScratch(gathered + scratch);
-  pool.Run(tasks, [&](int64_t task, int worker) {
-    const auto after =
-        std::upper_bound(plans.begin(), plans.end(), task,
-                         [](int64_t value, const Plan& plan) { return value < plan.first_task; });
-    const Plan& plan = *std::prev(after);
-    const int64_t begin = plan.rows.begin + (task - plan.first_task) * plan.rows_per_task;
-    const int64_t end = std::min(plan.rows.end, begin + plan.rows_per_task);
+  const std::vector<Task> tasks = CutTasks(table, plans, pool.threads());
+  pool.Run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int worker) {
+    const auto [of, begin, end] = tasks[static_cast<size_t>(i)];
+    const Plan& plan = *of;
     if (plan.is_gathered()) {
       MultiplyLive(plan, begin, end, context.Scratch(worker), context.Scratch(worker) + gathered);
     } else {
@@ -257,16 +274,30 @@ void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, Compute
     scratch = std::max(scratch, table.scratch_bytes(plan.weight(), tokens, !plan.is_integer));
   }
   ArrangeTokens(table, context, plans);
-  // Columns of a task: as many as leave a thread its tasks and the results in cache; whole groups.
-  int64_t columns = kGroupSize;
-  while (width >= 2 * columns * kLeastTasks * pool.threads() &&
-         2 * columns * tokens * static_cast<int64_t>(plans.size() * sizeof(float)) <= kJoinedBytes)
-    columns *= 2;
+  std::vector<int64_t> cuts = {0};  // between the tasks' columns; whole groups
+  int64_t columns = kGroupSize;     // of a task, at most
+  if (tokens < kManyTokens) {
+    int64_t bytes = 0;  // of one row of each
+    for (const Plan& plan : plans) bytes += RowBytes(plan.weight());
+    while (cuts.back() < width) {
+      const int64_t left = width - cuts.back();
+      const int64_t rows =
+          pool.threads() == 1 ? left : GuidedRows(left, bytes, left * bytes, kGroupSize, pool.threads());
+      cuts.push_back(cuts.back() + rows);
+      columns = std::max(columns, rows);
+    }
+  } else {
+    // As many as leave a thread its tasks and the results in cache.
+    while (width >= 2 * columns * kLeastTasks * pool.threads() &&
+           2 * columns * tokens * static_cast<int64_t>(plans.size() * sizeof(float)) <= kJoinedBytes)
+      columns *= 2;
+    while (cuts.back() < width) cuts.push_back(std::min(width, cuts.back() + columns));
+  }
   scratch = static_cast<int64_t>(AlignUp(static_cast<uint64_t>(scratch), kAlignment));
   const int64_t results = tokens * columns;
   context.ReserveScratch(scratch + static_cast<int64_t>(plans.size() * sizeof(float)) * results);
-  pool.Run((width + columns - 1) / columns, [&](int64_t task, int worker) {
-    const int64_t begin = task * columns, n = std::min(columns, width - begin);
+  pool.Run(static_cast<int64_t>(cuts.size()) - 1, [&](int64_t task, int worker) {
+    const int64_t begin = cuts[static_cast<size_t>(task)], n = cuts[static_cast<size_t>(task) + 1] - begin;
     auto* memory = reinterpret_cast<float*>(context.Scratch(worker) + scratch);
     for (size_t i = 0; i < plans.size(); ++i) {
       const Plan& plan = plans[i];
