@@ -137,7 +137,7 @@ CMFORGE_INLINE void UnpackUnit(const Encoding& row, const WeightLayout& w, const
   alignas(64) std::byte copy[kIsFull ? 1 : kUnitBytesMax];
   const std::byte* at = kIsFull ? row.At(unit) : PartialUnitAt(row, w, unit, copy);
   __m512i first[kUnitSteps], second[kUnitSteps];
-  row.Codes(at, first, second);
+  CodesOf(row, at, first, second);
   const int64_t groups = kIsFull ? kUnitGroups : w.groups - unit * kUnitGroups;
   const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
                 high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);

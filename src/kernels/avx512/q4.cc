@@ -17,8 +17,9 @@ class PlainNibbles : public PlainRow<256> {
 
   using PlainRow::PlainRow;
 
-  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
-    for (int s = 0; s < 4; ++s) SplitNibbles(LoadBytes(at + 64 * s), first[s], second[s]);
+  template <int kStep>
+  CMFORGE_INLINE void Step(const std::byte* at, __m512i& first, __m512i& second) const {
+    SplitNibbles(LoadBytes(at + 64 * kStep), first, second);
   }
 };
 
@@ -67,17 +68,13 @@ class Q4Tiled : public PlainRow<288> {
 
   using PlainRow::PlainRow;
 
-  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
-    const __m512i v[5] = {LoadBytes(at), LoadBytes(at + 64), LoadBytes(at + 128), LoadBytes(at + 192),
-                          LoadBytes(at + 224)};
-    SplitNibbles(_mm512_permutex2var_epi8(v[0], _mm512_load_si512(Place<0, 0, 64>()), v[1]), first[0],
-                 second[0]);
-    SplitNibbles(_mm512_permutex2var_epi8(v[1], _mm512_load_si512(Place<1, 64, 128>()), v[2]), first[1],
-                 second[1]);
-    SplitNibbles(_mm512_permutex2var_epi8(v[2], _mm512_load_si512(Place<2, 128, 192>()), v[3]), first[2],
-                 second[2]);
-    SplitNibbles(_mm512_permutex2var_epi8(v[3], _mm512_load_si512(Place<3, 192, 224>()), v[4]), first[3],
-                 second[3]);
+  template <int kStep>
+  CMFORGE_INLINE void Step(const std::byte* at, __m512i& first, __m512i& second) const {
+    constexpr int kFrom = 64 * kStep, kNext = kStep < 3 ? kFrom + 64 : 288 - 64;
+    SplitNibbles(
+        _mm512_permutex2var_epi8(LoadBytes(at + kFrom), _mm512_load_si512(Place<kStep, kFrom, kNext>()),
+                                 LoadBytes(at + kNext)),
+        first, second);
   }
 
   CMFORGE_INLINE __m512 Scales(const std::byte* at, int64_t) const { return TileScales<18>(at); }

@@ -13,13 +13,12 @@ class Q8 : public PlainRow<512> {
 
   using PlainRow::PlainRow;
 
-  CMFORGE_INLINE void Codes(const std::byte* at, __m512i (&first)[4], __m512i (&second)[4]) const {
+  template <int kStep>
+  CMFORGE_INLINE void Step(const std::byte* at, __m512i& first, __m512i& second) const {
     const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-    for (int s = 0; s < 4; ++s) {
-      const __m512i a = LoadBytes(at + 128 * s), b = LoadBytes(at + 128 * s + 64);
-      first[s] = _mm512_xor_si512(_mm512_shuffle_i32x4(a, b, 0x88), sign);
-      second[s] = _mm512_xor_si512(_mm512_shuffle_i32x4(a, b, 0xDD), sign);
-    }
+    const __m512i a = LoadBytes(at + 128 * kStep), b = LoadBytes(at + 128 * kStep + 64);
+    first = _mm512_xor_si512(_mm512_shuffle_i32x4(a, b, 0x88), sign);
+    second = _mm512_xor_si512(_mm512_shuffle_i32x4(a, b, 0xDD), sign);
   }
 };
 
