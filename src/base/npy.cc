@@ -214,7 +214,8 @@ std::vector<float> NpyArray::ToFloats() const {
 
 Result<std::vector<int32_t>> NpyArray::ToInts() const {
   if (type == NpyType::kF16 || type == NpyType::kF32 || type == NpyType::kF64) {
-    return Fail(ErrorKind::kUsage, fmt::format("the array is {}, integers are wanted", NpyTypeName(type)));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("the array is {}, integers are wanted: save it as int32", NpyTypeName(type)));
   }
   std::vector<int32_t> out;
   out.reserve(data.size() / NpyTypeBytes(type));
@@ -225,7 +226,9 @@ Result<std::vector<int32_t>> NpyArray::ToInts() const {
       bad = bad.empty() ? fmt::format("{}", v) : bad;
     out.push_back(narrow);
   });
-  if (!bad.empty()) return Fail(ErrorKind::kUsage, fmt::format("{} does not fit 32 bits", bad));
+  if (!bad.empty())
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{} does not fit 32 bits: give numbers that int32 holds", bad));
   return out;
 }
 
@@ -291,7 +294,13 @@ Result<NpyArray> ParseNpy(Bytes bytes) {
 Result<NpyArray> ReadNpy(const std::filesystem::path& path) {
   CMF_TRY(const MappedFile file, MappedFile::Open(path));
   auto array = ParseNpy(file.bytes());
-  if (!array) return Fail(std::move(array).error().In(path.string()));
+  if (!array) {
+    Error error = std::move(array).error().In(path.string());
+    error.message += error.kind == ErrorKind::kUnsupported
+                         ? ": save it as numbers of 1 to 8 bytes, little-endian"
+                         : ": write it again (numpy.save), or copy it again";
+    return Fail(std::move(error));
+  }
   return array;
 }
 

@@ -90,7 +90,7 @@ std::map<std::string, int64_t> Runner::StepHistogram() const { return plan_->Ste
 Result<std::shared_ptr<const Interpreter>> Interpreter::Create(mil::Package package,
                                                                const InterpreterOptions& options) {
   if (auto status = CheckModel(package.model, package.weights.get()); !status) {
-    return Fail(std::move(status).error().In(package.path.string()));
+    return Fail(mil::WithRemedy(std::move(status).error().In(package.path.string())));
   }
   auto interpreter = std::make_shared<Interpreter>();
   interpreter->package_ = std::move(package);
@@ -106,12 +106,15 @@ Result<Runner> Interpreter::Plan(const std::string& function,
   if (it == package_.model.program.functions.end()) {
     std::vector<std::string> names;
     for (const auto& [known, body] : package_.model.program.functions) names.push_back(known);
-    return Fail(ErrorKind::kNotFound, fmt::format("{}: no function '{}': it has {}", package_.path.string(),
-                                                  name, fmt::join(names, ", ")));
+    return Fail(ErrorKind::kNotFound, fmt::format("{}: no function '{}': it has {}: name one of these",
+                                                  package_.path.string(), name, fmt::join(names, ", ")));
   }
   auto plan = std::make_unique<FunctionPlan>(package_, name, it->second, options_, options_.pool);
-  if (auto status = plan->Make(shapes); !status)
-    return Fail(std::move(status).error().In(package_.path.string()));
+  if (auto status = plan->Make(shapes); !status) {
+    Error error = std::move(status).error().In(package_.path.string());
+    if (error.kind == ErrorKind::kLimit) error.message += ": give smaller inputs, or a model in more parts";
+    return Fail(std::move(error));
+  }
   return Runner(std::move(plan));
 }
 

@@ -190,11 +190,17 @@ Result<PackageMeta> ParsePackageMeta(const std::string& yaml) {
   }
 }
 
+Error MetaError(Error error, const fs::path& folder) {
+  error = std::move(error).In((folder / "meta.yaml").string());
+  error.message.append(": ").append(remedies::kMeta);
+  return error;
+}
+
 Result<PackageMeta> ReadPackageMeta(const fs::path& folder) {
   const fs::path file = folder / "meta.yaml";
   CMF_TRY(const std::string text, ReadTextFile(file, kMaxBytes));
   auto meta = ParsePackageMeta(text);
-  if (!meta) return Fail(std::move(meta).error().In(file.string()));
+  if (!meta) return Fail(MetaError(std::move(meta).error(), folder));
   return meta;
 }
 
@@ -235,8 +241,8 @@ Result<PackageParts> FindParts(const fs::path& folder, const PackageMeta& meta) 
     std::string name = first;
     if (number == std::string::npos && meta.num_chunks > 1) {
       return Fail(ErrorKind::kCorrupt,
-                  fmt::format("{}: ffn '{}' has no _chunk_01of in its name, num_chunks is {}",
-                              (folder / "meta.yaml").string(), first, meta.num_chunks));
+                  fmt::format("{}: ffn '{}' has no _chunk_01of in its name, num_chunks is {}: {}",
+                              (folder / "meta.yaml").string(), first, meta.num_chunks, remedies::kChunkName));
     }
     if (number != std::string::npos) name.replace(number + 7, 2, fmt::format("{:02}", chunk));
     parts.chunks.push_back(find(name, ""));
@@ -248,9 +254,9 @@ Result<PackageParts> FindParts(const fs::path& folder, const PackageMeta& meta) 
       find(meta.lm_head.empty() ? prefix + "_lm_head" + Suffix(meta, "lmhead") : meta.lm_head, "");
   if (missing.empty()) return parts;
   return Fail(ErrorKind::kNotFound,
-              fmt::format("{}: meta.yaml names {} that {} not there: {}", folder.string(),
+              fmt::format("{}: meta.yaml names {} that {} not there: {}: {}", folder.string(),
                           missing.size() == 1 ? "a part" : "parts", missing.size() == 1 ? "is" : "are",
-                          fmt::join(missing, ", ")));
+                          fmt::join(missing, ", "), remedies::kMissingPart));
 }
 
 }  // namespace cmforge::coreml

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -48,6 +49,15 @@ struct PackageMeta {
   std::map<int64_t, int64_t> kv_shared_layers;
 };
 
+/// How messages about a package end, in errors and in findings of lint.
+namespace remedies {
+inline constexpr std::string_view kMeta = "correct it, or convert the model again";
+inline constexpr std::string_view kMissingPart =
+    "bring back what is missing, or correct the names in meta.yaml";
+inline constexpr std::string_view kChunkName = "name the first chunk PREFIX_FFN_PF_chunk_01ofNN";
+inline constexpr std::string_view kContract = "convert the model again, or correct meta.yaml";
+}  // namespace remedies
+
 /// Fails: kCorrupt for YAML that does not parse, numbers that are none or make no sense (key and value
 /// named), more than 999 chunks; kLimit above 1 MiB.
 Result<PackageMeta> ParsePackageMeta(const std::string& yaml);
@@ -64,6 +74,9 @@ struct PackageParts {
 /// Each part as named, else the compiled form, else the package beside it. Fails: kNotFound naming every part
 /// that is not there.
 Result<PackageParts> FindParts(const std::filesystem::path& folder, const PackageMeta& meta);
+
+/// An error of ParsePackageMeta with the file's path and what to do.
+[[nodiscard]] Error MetaError(Error error, const std::filesystem::path& folder);
 
 /// meta.yaml of a folder. Fails: kNotFound, as ParsePackageMeta with the path.
 Result<PackageMeta> ReadPackageMeta(const std::filesystem::path& folder);

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 using mil::DataType;
 
 tl::unexpected<Error> Broken(const fs::path& part, std::string_view what) {
-  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}", part.string(), what));
+  return Fail(ErrorKind::kCorrupt, fmt::format("{}: {}: {}", part.string(), what, remedies::kContract));
 }
 
 /// The port of that name; unknown wanted dimensions (-1) accept any.
@@ -87,8 +87,8 @@ Result<PackagePartsRunner::Call> PackagePartsRunner::OpenCall(const Part& part, 
       if (i == call.hidden || i == call.positions || i == call.mask || i == call.current ||
           (call.takes_per_layer && i == call.per_layer))
         continue;
-      return Fail(ErrorKind::kUnsupported, fmt::format("{}: {} input '{}' is none of the contract's",
-                                                       path.string(), name, in[i].name));
+      return Fail(ErrorKind::kUnsupported, fmt::format("{}: {} input '{}' is none of the contract's: {}",
+                                                       path.string(), name, in[i].name, remedies::kContract));
     }
   }
   CMF_TRY(call.out, Want(path, name + " output", call.function->outputs(), "output_hidden_states",
@@ -155,7 +155,8 @@ Result<void> PackagePartsRunner::OpenHead(const Backend& backend, const fs::path
   const std::vector<Port>& out = head_->outputs();
   if (PortIndex(out, "argmax_idx") >= 0) {
     return Fail(ErrorKind::kUnsupported,
-                fmt::format("{}: the head answers with the best token, not with logits", path.string()));
+                fmt::format("{}: the head answers with the best token, not with logits: {}", path.string(),
+                            remedies::kContract));
   }
   for (int64_t i = 1; i <= meta.split_lm_head; ++i) {
     CMF_TRY(const size_t index, Want(path, "output", out, fmt::format("logits{}", i), DataType::kFloat16,
@@ -175,7 +176,8 @@ Result<void> PackagePartsRunner::OpenHead(const Backend& backend, const fs::path
 Result<void> PackagePartsRunner::CheckMeta(const PackageMeta& meta) const {
   const auto agree = [](const char* key, int64_t said, int64_t is) -> Result<void> {
     if (said == is) return {};
-    return Fail(ErrorKind::kCorrupt, fmt::format("'{}' is {}, the parts have {}", key, said, is));
+    return Fail(ErrorKind::kCorrupt,
+                fmt::format("'{}' is {}, the parts have {}: {}", key, said, is, remedies::kContract));
   };
   if (meta.context_length > 0) CMF_CHECK(agree("context_length", meta.context_length, shapes_.context));
   CMF_CHECK(agree("batch_size", meta.batch_size, shapes_.batch));
@@ -190,9 +192,10 @@ Result<void> PackagePartsRunner::CheckMeta(const PackageMeta& meta) const {
       CMF_CHECK(agree("lm_head_chunk_sizes", meta.lm_head_chunk_sizes[i], shapes_.logits[i]));
   }
   if (meta.prefill_last_token_output && !shapes_.prefill_gives_last_token)
-    return Fail(ErrorKind::kCorrupt,
-                "'prefill_last_token_output' is true, the last chunk's prefill gives a "
-                "whole batch");
+    return Fail(
+        ErrorKind::kCorrupt,
+        fmt::format("'prefill_last_token_output' is true, the last chunk's prefill gives a whole batch: {}",
+                    remedies::kContract));
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/npy.h"
+#include "base/system_error.h"
 #include "coreml/interpreter/weight.h"
 
 namespace cmforge::coreml {
@@ -52,17 +53,24 @@ NpyArray OutputArray(const Runner& runner, int index, Precision precision) {
 Result<void> MakeFolder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return Fail(ErrorKind::kIo, fmt::format("{}: {}", folder.string(), error.message()));
+  if (error)
+    return Fail(ErrorKind::kIo,
+                fmt::format("{}: cannot be made: {}", folder.string(), SystemFault(error.value())));
   return {};
 }
 
 Result<void> ReadStates(const fs::path& folder, const Runner& runner, Precision precision, StateSet& states) {
+  if (runner.states().empty()) {
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{}: --state-in: the function has no states: leave it out", folder.string()));
+  }
   for (const Port& port : runner.states()) {
     const fs::path file = folder / (port.name + ".npy");
     CMF_TRY(const NpyArray array, ReadNpy(file));
     if (array.shape != port.type.shape) {
-      return Fail(ErrorKind::kUsage, fmt::format("{}: shape {}, the state is {}", file.string(),
-                                                 ShapeText(array.shape), TypeText(port.type)));
+      return Fail(ErrorKind::kUsage,
+                  fmt::format("{}: shape {}, the state is {}: give what --state-out wrote with this model",
+                              file.string(), ShapeText(array.shape), TypeText(port.type)));
     }
     std::vector<float>& values = states.Find(port.name)->values;
     values = array.ToFloats();
@@ -114,7 +122,11 @@ Result<PredictResult> Predict(const PredictRequest& request) {
   if (!request.state_in.empty()) {
     CMF_CHECK(ReadStates(request.state_in, runner, request.options.precision, states));
   }
-  if (auto status = runner.Run(&states); !status) return Fail(std::move(status).error().In(model));
+  if (auto status = runner.Run(&states); !status) {
+    Error error = std::move(status).error().In(model);
+    if (error.kind == ErrorKind::kCorrupt) error.message += ": check the numbers of the inputs";
+    return Fail(std::move(error));
+  }
 
   PredictResult result;
   result.function = function;

@@ -30,6 +30,12 @@ Result<Model> ReadModelFile(const fs::path& path) {
 Result<Model> ReadCompiled(const fs::path& folder) {
   Model model;
   const fs::path data = folder / "coremldata.bin", text_file = folder / "model.mil";
+  std::error_code ignored;
+  for (const fs::path& file : {data, text_file}) {
+    if (!fs::exists(file, ignored))
+      return Fail(ErrorKind::kNotFound,
+                  fmt::format("{}: a compiled model has it, it is not there", file.string()));
+  }
   CMF_TRY(const MappedFile file, MappedFile::Open(data));
   auto header = ParseCompiledDescription(file.bytes());
   if (!header) return Fail(std::move(header).error().In(data.string()));
@@ -75,14 +81,10 @@ Result<void> LinkOrCopy(const fs::path& from, const fs::path& to) {
   return {};
 }
 
-}  // namespace
-
-Result<Package> OpenPackage(const fs::path& path, MappedFile::Mode mode) {
+Result<Package> Open(const fs::path& path, MappedFile::Mode mode) {
   Package package;
   package.path = path;
   std::error_code error;
-  if (!fs::exists(path, error))
-    return Fail(ErrorKind::kNotFound, fmt::format("{}: no such file or folder", path.string()));
   if (!fs::is_directory(path, error)) {
     package.form = PackageForm::kFile;
     package.model_path = path.parent_path().empty() ? fs::path(".") : path.parent_path();
@@ -92,17 +94,39 @@ Result<Package> OpenPackage(const fs::path& path, MappedFile::Mode mode) {
     package.model_path = path;
     CMF_TRY(package.model, ReadCompiled(path));
   } else {
-    if (!fs::exists(path / "Manifest.json", error)) {
-      return Fail(
-          ErrorKind::kNotFound,
-          fmt::format("{}: neither Manifest.json (a package) nor model.mil (a compiled model) is in it",
-                      path.string()));
-    }
     CMF_TRY(const fs::path file, ModelFileOf(path));
     package.model_path = file.parent_path();
     CMF_TRY(package.model, ReadModelFile(file));
   }
   package.weights = std::make_shared<Weights>(package.model_path, mode);
+  return package;
+}
+
+}  // namespace
+
+Error WithRemedy(Error error) {
+  if (error.kind == ErrorKind::kCorrupt || error.kind == ErrorKind::kNotFound) {
+    error.message.append(": ").append(kModelRemedy);
+  } else if (error.kind == ErrorKind::kUnsupported) {
+    error.message += ": convert the original to an ML Program for iOS 18 or older";
+  }
+  return error;
+}
+
+Result<Package> OpenPackage(const fs::path& path, MappedFile::Mode mode) {
+  std::error_code error;
+  if (!fs::exists(path, error))
+    return Fail(ErrorKind::kNotFound,
+                fmt::format("{}: no such file or folder: check the path", path.string()));
+  const auto has = [&](const char* name) { return fs::exists(path / name, error); };
+  if (fs::is_directory(path, error) && !has("Manifest.json") && !has("model.mil") && !has("coremldata.bin")) {
+    return Fail(
+        ErrorKind::kNotFound,
+        fmt::format("{}: neither Manifest.json (a package) nor model.mil (a compiled model) is in it: {}",
+                    path.string(), has("meta.yaml") ? "name one of the models in it" : "check the path"));
+  }
+  auto package = Open(path, mode);
+  if (!package) return Fail(WithRemedy(std::move(package).error()));
   return package;
 }
 

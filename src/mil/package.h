@@ -25,6 +25,12 @@ struct Package {
   std::shared_ptr<const Weights> weights;
 };
 
+/// The end of a message about a model whose files are not what they should be.
+inline constexpr std::string_view kModelRemedy = "copy the file again, or convert the model again";
+
+/// `error` of a model's files, saying what to do about it.
+[[nodiscard]] Error WithRemedy(Error error);
+
 /// Opens any of the three forms; weights stay on disk. Does not check the program (see CheckModel).
 /// Fails: kNotFound (no such path, a file the package lists and lacks), kCorrupt (manifest, model or text,
 /// with file and place), kUnsupported (other kinds of models).

@@ -15,6 +15,9 @@ Result<const BlobFile*> Weights::File(const std::string& name) const {
   if (!is_inside || name.find('\0') != std::string::npos) {
     return Fail(ErrorKind::kCorrupt, fmt::format("weight file '{}' leaves the model's folder", name));
   }
+  std::error_code ignored;
+  if (const auto path = model_path_ / inside; !std::filesystem::exists(path, ignored))
+    return Fail(ErrorKind::kNotFound, fmt::format("{}: the weight file is not there", path.string()));
   CMF_TRY(BlobFile file, BlobFile::Open(model_path_ / inside, mode_));
   return (files_[name] = std::make_unique<BlobFile>(std::move(file))).get();
 }

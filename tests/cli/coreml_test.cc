@@ -1,5 +1,6 @@
 // cmforge coreml info and predict.
 #include <cmath>
+#include <functional>
 
 #include "base/npy.h"
 #include "cli/program.h"
@@ -105,20 +106,27 @@ TEST_F(Coreml, PredictSaysWhatIsWrongWithItsArguments) {
        "given twice"},
       {{model, "--output-dir", out, "--input", "hidden_states=" + wrong},
        2,
-       "shape [5, 24] does not fit tensor<fp16, [1, 5, 24]>"},
-      {{model, "--output-dir", out, "--input", "nothing=" + good}, 3, "no input 'nothing'"},
+       "shape [5, 24] does not fit tensor<fp16, [1, 5, 24]>: give an array of that shape"},
+      {{model, "--output-dir", out, "--input", "nothing=" + good},
+       3,
+       "no input 'nothing': it has hidden_states: name one of these"},
       {{model, "--output-dir", out, "--input", "hidden_states=" + Path("none.npy")}, 3, "none.npy"},
       {{model, "--output-dir", out, "--input", "hidden_states=" + Path("junk.npy")},
        4,
-       "junk.npy: 4 bytes without the mark"},
+       "junk.npy: 4 bytes without the mark of an .npy file: write it again"},
       {{model, "--output-dir", out, "--function", "infer", "--input", "hidden_states=" + good},
        3,
-       "no function 'infer': it has main"},
-      {{Path("none"), "--output-dir", out}, 3, "no such file or folder"},
+       "no function 'infer': it has main: name one of these"},
+      {{Path("none"), "--output-dir", out}, 3, "no such file or folder: check the path"},
       {{Data("bad"), "--output-dir", out}, 3, "neither Manifest.json"},
       {{Data("bad/weight-bad-sentinel.bin"), "--output-dir", out}, 4, "weight-bad-sentinel.bin"},
       {{model, "--input", "hidden_states=" + good}, 2, "--output-dir is required"},
-      {{model, "--output-dir", good, "--input", "hidden_states=" + good}, 6, "x.npy"},
+      {{model, "--output-dir", good, "--input", "hidden_states=" + good},
+       6,
+       "x.npy: cannot be made: not a directory: check the path"},
+      {{model, "--output-dir", out, "--input", "hidden_states=" + good, "--state-in", out},
+       2,
+       "the function has no states: leave it out"},
       {{model, "--output-dir", out, "--precision", "f64"}, 2, "f64"},
       {{Data("kv_two_functions.mlpackage"), "--output-dir", out, "--state-in", Path("nostate")},
        2,
@@ -138,6 +146,58 @@ TEST_F(Coreml, PredictSaysWhatIsWrongWithItsArguments) {
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_NE(ran.out.find("y_w6 tensor<fp16, [1, 16, 1, 5]> -> " + out + "/y_w6.npy"), std::string::npos)
       << ran.out;
+}
+
+/// Whatever is wrong with what it reads: the file, the place in it, what to do.
+TEST_F(Coreml, EveryReadErrorNamesARemedy) {
+  const std::string model = Path("m.mlpackage"), data = model + "/Data/com.apple.CoreML";
+  const std::string compiled = Path("c.mlmodelc"), array = Path("x.npy"), out = Path("out");
+  const auto fresh = [&] {
+    for (const auto& [from, to] :
+         {std::pair{Data("lut_widths.mlpackage"), model},
+          {std::string(CMFORGE_TEST_DATA) + "/mil/quantized_constexpr/expected.mlmodelc", compiled}}) {
+      std::filesystem::remove_all(to);
+      std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+    }
+    ASSERT_TRUE(WriteNpy(array, NpyArray::FromHalves({1, 5, 24}, std::vector<float>(120, 0.5f))));
+  };
+  const auto cut = [](const std::string& file) {
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  };
+  const auto remove = [](const std::string& file) { std::filesystem::remove_all(file); };
+  const std::string again = "copy the file again, or convert the model again";
+  struct Case {
+    std::function<void()> spoil;
+    std::string place, remedy = "copy the file again, or convert the model again";
+    bool is_compiled = false;
+  };
+  const std::vector<Case> cases = {
+      {[&] { cut(data + "/model.mlmodel"); }, data + "/model.mlmodel: "},
+      {[&] { remove(data + "/model.mlmodel"); }, model + "/Manifest.json: item"},
+      {[&] { cut(model + "/Manifest.json"); }, model + "/Manifest.json: "},
+      {[&] { remove(model + "/Manifest.json"); }, model + ": neither Manifest.json", "check the path"},
+      {[&] { cut(data + "/weights/weight.bin"); }, data + "/weights/weight.bin: entry at "},
+      {[&] { remove(data + "/weights/weight.bin"); },
+       data + "/weights/weight.bin: the weight file is not there"},
+      {[&] { cut(compiled + "/model.mil"); }, compiled + "/model.mil: line ", again, true},
+      {[&] { remove(compiled + "/model.mil"); }, compiled + "/model.mil: ", again, true},
+      {[&] { remove(compiled + "/coremldata.bin"); }, compiled + "/coremldata.bin: ", again, true},
+      {[&] { cut(compiled + "/coremldata.bin"); }, compiled + "/coremldata.bin: ", again, true},
+      {[&] { cut(array); }, array + ": ", "write it again (numpy.save), or copy it again"},
+  };
+  for (const Case& c : cases) {
+    fresh();
+    c.spoil();
+    const std::string& path = c.is_compiled ? compiled : model;
+    const Ran predict =
+        Run({"coreml", "predict", path, "--output-dir", out, "--input", "hidden_states=" + array});
+    EXPECT_TRUE(predict.status == 3 || predict.status == 4) << c.place << predict.err;
+    EXPECT_NE(predict.err.find(c.place), std::string::npos) << c.place << "\n" << predict.err;
+    EXPECT_TRUE(predict.err.ends_with(": " + c.remedy + "\n")) << predict.err;
+    const Ran lint = Run({"coreml", "lint", path});
+    EXPECT_TRUE(lint.err.empty() || lint.err.ends_with(": " + c.remedy + "\n")) << lint.err;
+    EXPECT_EQ(lint.out.find(again), lint.out.rfind(again)) << lint.out;  // told once
+  }
 }
 
 TEST_F(Coreml, InfoDescribesEveryForm) {

@@ -180,13 +180,15 @@ TEST(FindParts, TakesEitherFormAndNamesWhatIsMissing) {
             folder.string() +
                 ": meta.yaml names parts that are not there: qwen_FFN_PF_lut6_chunk_01of02.mlmodelc, "
                 "qwen_FFN_PF_lut6_chunk_02of02.mlmodelc, qwen_embeddings.mlmodelc, "
-                "qwen_lm_head_lut6.mlmodelc");
+                "qwen_lm_head_lut6.mlmodelc: " +
+                std::string(remedies::kMissingPart));
   MakePart(folder / "qwen_FFN_PF_lut6_chunk_01of02.mlmodelc");
   MakePart(folder / "qwen_embeddings.mlpackage");  // the other form
   MakePart(folder / "qwen_lm_head_lut6.mlmodelc");
-  EXPECT_EQ(
-      message(),
-      folder.string() + ": meta.yaml names a part that is not there: qwen_FFN_PF_lut6_chunk_02of02.mlmodelc");
+  EXPECT_EQ(message(),
+            folder.string() +
+                ": meta.yaml names a part that is not there: qwen_FFN_PF_lut6_chunk_02of02.mlmodelc: " +
+                std::string(remedies::kMissingPart));
   MakePart(folder / "qwen_FFN_PF_lut6_chunk_02of02.mlpackage");
   const auto parts = FindParts(folder, *meta);
   ASSERT_TRUE(parts) << parts.error().message;
@@ -225,7 +227,8 @@ TEST(ReadPackageMeta, NamesTheFile) {
   const auto bad = ReadPackageMeta(folder);
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().message,
-            (folder / "meta.yaml").string() + ": 'num_chunks': 'x' is not what belongs there");
+            (folder / "meta.yaml").string() +
+                ": 'num_chunks': 'x' is not what belongs there: correct it, or convert the model again");
 }
 
 }  // namespace

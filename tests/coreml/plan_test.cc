@@ -54,12 +54,15 @@ TEST(Plan, TakesEnumeratedShapesAndNamesThemInErrors) {
     return runner ? std::string() : runner.error().message;
   };
   EXPECT_EQ(message({{"ids", {1, 2}}}),
-            "test: function 'main': input 'ids': shape [1, 2] is none of the allowed [1, 1], [1, 4]");
+            "test: function 'main': input 'ids': shape [1, 2] is none of the allowed [1, 1], [1, 4]: give "
+            "one of these");
   EXPECT_EQ(message({{"ids", {2, 1}}}),
-            "test: function 'main': input 'ids': shape [2, 1] does not fit tensor<int32, [1, ?]>");
+            "test: function 'main': input 'ids': shape [2, 1] does not fit tensor<int32, [1, ?]>: give an "
+            "array of that shape");
   EXPECT_EQ(message({{"ids", {4}}}),
-            "test: function 'main': input 'ids': shape [4] does not fit tensor<int32, [1, ?]>");
-  EXPECT_EQ(message({{"x", {1}}}), "test: function 'main': no input 'x'");
+            "test: function 'main': input 'ids': shape [4] does not fit tensor<int32, [1, ?]>: give an array "
+            "of that shape");
+  EXPECT_EQ(message({{"x", {1}}}), "test: function 'main': no input 'x': it has ids: name one of these");
   SetInput(*four, 0, {3, 0, 4, 1});
   const auto status = four->Run(nullptr);
   ASSERT_FALSE(status);
@@ -88,7 +91,8 @@ TEST(Plan, TakesRangesAndScalars) {
   const auto runner = (*interpreter)->Plan("", {{"x", {4, 2}}});
   ASSERT_FALSE(runner);
   EXPECT_EQ(runner.error().message,
-            "test: function 'main': input 'x': shape [4, 2] has 4 where 1 to 3 is allowed");
+            "test: function 'main': input 'x': shape [4, 2] has 4 where 1 to 3 is allowed: give an array of "
+            "such a shape");
 }
 
 TEST(Run, NamesTheOperationAndTheNumberThatDoesNotFit) {

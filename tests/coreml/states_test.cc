@@ -229,7 +229,7 @@ TEST(States, AreSharedByTheFunctionsOfAModel) {
   const auto missing = (*interpreter)->Plan("two");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().kind, ErrorKind::kNotFound);
-  EXPECT_EQ(missing.error().message, "test: no function 'two': it has one, ten");
+  EXPECT_EQ(missing.error().message, "test: no function 'two': it has one, ten: name one of these");
   StateSet none;
   const auto without = one->Run(&none);
   ASSERT_FALSE(without);

@@ -169,7 +169,13 @@ Result<void> FunctionPlan::BindInputs(const std::map<std::string, Shape>& input_
     const bool is_input = std::any_of(
         function_.inputs.begin(), function_.inputs.end(),
         [&](const mil::NamedType& input) { return input.name == name && input.type.is_tensor(); });
-    if (!is_input) return Fail(ErrorKind::kNotFound, fmt::format("no input '{}'", name));
+    if (is_input) continue;
+    std::vector<std::string_view> names;
+    for (const mil::NamedType& input : function_.inputs) {
+      if (input.type.is_tensor()) names.push_back(input.name);
+    }
+    return Fail(ErrorKind::kNotFound,
+                fmt::format("no input '{}': it has {}: name one of these", name, fmt::join(names, ", ")));
   }
   const auto view = package_.model.description.Find(name_);
   for (const mil::NamedType& input : function_.inputs) {
@@ -200,20 +206,22 @@ Result<void> FunctionPlan::BindInputs(const std::map<std::string, Shape>& input_
     };
     if (!TensorType{type.tensor.dtype, shape}.is_static() ||
         !AreCompatible(type.tensor, {type.tensor.dtype, shape})) {
-      return fail(fmt::format("does not fit {}", TypeText(type)));
+      return fail(fmt::format("does not fit {}: give an array of that shape", TypeText(type)));
     }
     if (array && !array->enumerated_shapes.empty()) {
       const auto& allowed = array->enumerated_shapes;
       if (std::find(allowed.begin(), allowed.end(), shape) == allowed.end()) {
         std::vector<std::string> texts;
         for (const Shape& one : allowed) texts.push_back(ShapeText(one));
-        return fail(fmt::format("is none of the allowed {}", fmt::join(texts, ", ")));
+        return fail(fmt::format("is none of the allowed {}: give one of these", fmt::join(texts, ", ")));
       }
     } else if (array && array->shape_range.size() == shape.size()) {
       for (size_t i = 0; i < shape.size(); ++i) {
         const mil::SizeRange& range = array->shape_range[i];
         if (static_cast<uint64_t>(shape[i]) < range.lower || (range.upper >= 0 && shape[i] > range.upper)) {
-          return fail(fmt::format("has {} where {} to {} is allowed", shape[i], range.lower, range.upper));
+          return fail(fmt::format("has {} where {} {} is allowed: give an array of such a shape", shape[i],
+                                  range.lower,
+                                  range.upper < 0 ? "or more" : fmt::format("to {}", range.upper)));
         }
       }
     }

@@ -91,7 +91,7 @@ class Inspector {
     const std::string file = (path_ / "meta.yaml").string();
     CMF_TRY(const std::string text, ReadTextFile(file, kMaxMetaBytes));
     if (auto status = CheckMetaKeys(text, findings_); !status)
-      return Fail(std::move(status).error().In(file));
+      return Fail(MetaError(std::move(status).error(), path_));
     CheckDoubleKeys(text, findings_);
     auto meta = ParsePackageMeta(text);
     if (!meta) findings_.Add(rules::kMetaValue, "meta.yaml", meta.error().message);

@@ -5,6 +5,8 @@
 #include <span>
 
 #include "coreml/lint/lint.h"
+#include "coreml/package_meta.h"
+#include "mil/package.h"
 
 namespace cmforge::coreml::lint {
 
@@ -21,8 +23,7 @@ namespace rules {
 
 // ---- the program and its description
 CMF_RULE(kProgram, "program", kError, "write the program again: no reader takes it");
-CMF_RULE(kWeightFile, "weight-file", kError,
-         "restore the weight file: copy it anew, or convert the model again");
+CMF_RULE(kWeightFile, "weight-file", kError, mil::kModelRemedy);
 CMF_RULE(kUnknownOperation, "unknown-operation", kNote,
          "look at this operation by other means: its types are not checked");
 CMF_RULE(kDescription, "description", kError,
@@ -96,13 +97,13 @@ CMF_RULE(kMetaWeights, "meta-weights", kNote, "write the bits that the weights h
 CMF_RULE(kMetaStates, "meta-states", kWarning, "list the states as the chunks declare them");
 CMF_RULE(kSampling, "sampling", kNote, "give temperature, top_p and top_k together");
 CMF_RULE(kWindowPrefix, "window-prefix", kWarning, "choose a prefix that does not begin with gemma3");
-CMF_RULE(kFfnName, "ffn-name", kError, "name the first chunk PREFIX_FFN_PF_chunk_01ofNN");
+CMF_RULE(kFfnName, "ffn-name", kError, remedies::kChunkName);
 CMF_RULE(kChunkFiles, "chunk-files", kError, "keep exactly the chunks of this package under that name");
-CMF_RULE(kMissingPart, "missing-part", kError, "bring the file back, or correct its name in meta.yaml");
-CMF_RULE(kUnreadablePart, "unreadable-part", kError, "write the part again");
+CMF_RULE(kMissingPart, "missing-part", kError, remedies::kMissingPart);
+CMF_RULE(kUnreadablePart, "unreadable-part", kError, mil::kModelRemedy);
 CMF_RULE(kHeadSplitUnsaid, "head-split-unsaid", kWarning, "write split_lm_head: readers take 8 without it");
 CMF_RULE(kHeadSizes, "head-sizes", kError, "list the widths of logits1, logits2, ... as the head has them");
-CMF_RULE(kContract, "contract", kError, "convert the model again, or correct meta.yaml");
+CMF_RULE(kContract, "contract", kError, remedies::kContract);
 CMF_RULE(kOutputShape, "output-shape", kError, "describe the output as fp16 of a fixed shape");
 CMF_RULE(kFirstToken, "first-token", kError,
          "give the last token's normed state, or leave prefill_last_token_output out");

@@ -42,6 +42,9 @@ class Findings {
  private:
   void Append(const Rule& rule, std::string part, std::string function, std::string operation,
               std::string reason) {
+    // The message of an error ends with what to do, which is told apart.
+    if (const std::string end = fmt::format(": {}", rule.remedy); reason.ends_with(end))
+      reason.resize(reason.size() - end.size());
     out_.push_back({rule.severity, std::string(rule.id), std::move(part), std::move(function),
                     std::move(operation), std::move(reason), std::string(rule.remedy)});
   }

@@ -214,7 +214,7 @@ TEST(LintPackage, SeesWeightFilesThatAreMissingEmptyOrCut) {
     const Finding finding = Of(report, "weight-file");
     EXPECT_EQ(finding.part, "qwen_lm_head.mlpackage") << size << TextOf(report);
     EXPECT_FALSE(finding.operation.empty());
-    EXPECT_THAT(finding.remedy, HasSubstr("restore the weight file"));
+    EXPECT_THAT(finding.remedy, HasSubstr("copy the file again"));
     EXPECT_THAT(RulesOf(report), Not(Contains("program")));
   }
 }
