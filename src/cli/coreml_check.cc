@@ -26,17 +26,24 @@ struct Options {
 constexpr const char* kPrompt =
     "The lighthouse keeper counted the ships every evening and wrote their names into a book.";
 
+/// A prompt is given in one way: another one would be left unused without a word.
+Result<void> CheckOnePrompt(const Options& options) {
+  std::vector<std::string_view> given;
+  if (!options.prompt.empty()) given.push_back("--prompt");
+  if (!options.tokens.empty()) given.push_back("--tokens");
+  if (options.prompt_tokens > 0) given.push_back("--prompt-tokens");
+  if (given.size() < 2) return {};
+  return Fail(ErrorKind::kUsage,
+              fmt::format("{}: each is a prompt: give one of them", fmt::join(given, ", ")));
+}
+
 /// The prompt's ids: given, of a text, or made up when the model knows no text.
 Result<std::vector<TokenId>> PromptTokens(const Options& options, const OpenedSource& package,
                                           int64_t vocab) {
   if (!options.tokens.empty()) return ParseTokenList(options.tokens);
   if (options.prompt_tokens > 0 || package.tokenizer_json().empty()) {
-    if (!options.prompt.empty()) {
-      return Fail(ErrorKind::kUsage,
-                  fmt::format("--prompt: {}", options.prompt_tokens > 0
-                                                  ? "--prompt-tokens makes one up: give one of the two"
-                                                  : "the package has no tokenizer: give --tokens"));
-    }
+    if (!options.prompt.empty())
+      return Fail(ErrorKind::kUsage, "--prompt: the package has no tokenizer: give --tokens");
     std::vector<TokenId> ids;
     SplitMix64 random(7);
     const int64_t count = options.prompt_tokens > 0 ? options.prompt_tokens : 24;
@@ -139,6 +146,7 @@ void Print(const std::vector<coreml::PlannedFunction>& plan) {
 }
 
 Result<int> Check(const Cli& cli, const Options& options) {
+  CMF_CHECK(CheckOnePrompt(options));
   const RunControl control = cli.Control();
   CMF_TRY(const OpenedSource package, ModelArgument{options.package}.Open(cli));
   if (!package.package) {

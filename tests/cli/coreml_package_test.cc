@@ -36,6 +36,20 @@ TEST_F(CoremlPackage, ConvertsAndChecks) {
   EXPECT_EQ(json.at("plan").size(), 1 + 3 * 2 + 1u);
   EXPECT_EQ(Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), "-n", "3"}).status, 0);
   EXPECT_TRUE(json.at("failed").empty());
+  // Of two prompts none is left unused without a word.
+  const std::vector<std::pair<std::string, std::string>> prompts = {
+      {"--prompt", "x"}, {"--tokens", "1,2"}, {"--prompt-tokens", "5"}};
+  for (const auto& [flag, value] : prompts) {
+    for (const auto& [other, of_other] : prompts) {
+      if (flag == other) continue;
+      const Ran two =
+          Run({"coreml", "check", package, "--hf", Checkpoint("qwen3_yarn"), flag, value, other, of_other});
+      EXPECT_EQ(two.status, 2) << two.out;
+      EXPECT_NE(two.err.find("each is a prompt: give one of them"), std::string::npos) << two.err;
+      EXPECT_NE(two.err.find(flag), std::string::npos) << two.err;
+      EXPECT_NE(two.err.find(other), std::string::npos) << two.err;
+    }
+  }
   // A prompt is not cut.
   for (const std::vector<std::string>& prompt :
        {std::vector<std::string>{"--prompt-tokens", "97"}, {"--tokens", "@" + Path("ids")}}) {
