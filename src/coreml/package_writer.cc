@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/atomic_file.h"
@@ -331,27 +332,42 @@ void Normalise(ChannelWeights& weights) {
   }
 }
 
-ChannelStats Normalised(ChannelStats statistics) {
-  Normalise(statistics.mean_square);
-  Normalise(statistics.row_weight);
-  return statistics;
+/// A matrix whose statistics are all zero has none: its errors count all alike, as much as those of an average channel of
+/// the others. By a power of two, so that its palettes are those of plain k-means in every bit. Returns its name.
+std::set<std::string> FillZeros(ChannelWeights& weights) {
+  std::set<std::string> names;
+  double sum = 0;
+  int64_t count = 0;
+  for (const auto& [name, values] : weights) {
+    if (std::all_of(values.begin(), values.end(), [](float value) { return value == 0; })) {
+      names.insert(name);
+      continue;
+    }
+    sum = std::accumulate(values.begin(), values.end(), sum);
+    count += static_cast<int64_t>(values.size());
+  }
+  const float average =
+      count > 0 ? std::exp2(std::floor(std::log2(static_cast<float>(sum) / static_cast<float>(count)))) : 1;
+  for (const std::string& name : names) std::fill(weights[name].begin(), weights[name].end(), average);
+  return names;
 }
 
-/// Palettes of such a matrix are fitted as if there were no statistics. Empty: nothing to warn of.
-std::string WarningOfZeros(const ChannelStats& statistics) {
-  std::set<std::string_view> names;
-  for (const ChannelWeights* weights : {&statistics.mean_square, &statistics.row_weight}) {
-    for (const auto& [name, values] : *weights) {
-      if (std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }))
-        names.insert(name);
-    }
-  }
-  if (names.empty()) return "";
-  return fmt::format(
-      "{}: all statistics of '{}'{} are zero: all errors there count alike: calibrate with a text like those "
-      "the model will be used for",
-      statistics.origin, *names.begin(),
-      names.size() > 1 ? fmt::format(" and {} matrices more", names.size() - 1) : "");
+/// Makes `statistics` ready to weigh errors; what is to be said of them, as warnings.
+std::vector<std::string> Prepare(ChannelStats& statistics) {
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::set<std::string>& names, const char* of, const char* what) {
+    if (names.empty()) return;
+    warnings.push_back(
+        fmt::format("{}: no statistics of {} '{}'{} (all are zero): {}: calibrate with a text like those the "
+                    "model will be used for",
+                    statistics.origin, of, *names.begin(),
+                    names.size() > 1 ? fmt::format(" and {} matrices more", names.size() - 1) : "", what));
+  };
+  Normalise(statistics.mean_square);
+  Normalise(statistics.row_weight);
+  warn(FillZeros(statistics.mean_square), "the channels of", "palettes are fitted by plain k-means there");
+  warn(FillZeros(statistics.row_weight), "the rows of", "its rows count alike");
+  return warnings;
 }
 
 /// The folder without the slash that may end it, and what stands beside it.
@@ -369,8 +385,10 @@ Result<PackageReport> WritePackage(const PackageSource& source, const PackageOpt
   PackageOptions checked = options;
   CMF_CHECK(ResolveMixed(checked.compression));
   ChannelStats statistics;
+  std::vector<std::string> warnings;
   if (checked.compression.statistics != nullptr) {
-    statistics = Normalised(*checked.compression.statistics);
+    statistics = *checked.compression.statistics;
+    warnings = Prepare(statistics);
     checked.compression.statistics = &statistics;
   }
   CMF_CHECK(CheckTarget(target));
@@ -384,8 +402,7 @@ Result<PackageReport> WritePackage(const PackageSource& source, const PackageOpt
   Writer writer(source, checked, std::move(plan), staged.path(), journal ? &*journal : nullptr, pool,
                 control);
   CMF_TRY(PackageReport report, writer.Write());
-  if (std::string warning = WarningOfZeros(statistics); !warning.empty())
-    report.warnings.push_back(std::move(warning));
+  report.warnings.insert(report.warnings.end(), warnings.begin(), warnings.end());
   CMF_CHECK(control.CheckCancelled());
   if (options.before_commit) CMF_CHECK(options.before_commit());
   CMF_CHECK(CheckTarget(target));  // again: writing takes minutes

@@ -550,6 +550,61 @@ TEST(CompressedPackage, TheScaleOfStatisticsDoesNotMatter) {
   EXPECT_FALSE(write(0) == weights);  // fitted without
 }
 
+/// What no text says is not known to be free of errors.
+TEST(CompressedPackage, StatisticsOfZerosAreNone) {
+  const Checkpoint checkpoint = OpenFixture("qwen3_yarn");
+  ChannelStats stats;
+  stats.origin = "some.stats";
+  for (const TensorInfo& info : checkpoint.tensors->tensors()) {
+    if (info.shape.size() == 2) stats.mean_square[info.name].assign(static_cast<size_t>(info.shape[1]), 0.0f);
+  }
+  const fs::path scratch = ScratchFolder();
+  const auto write = [&](const ChannelStats* by) {
+    Request request;
+    request.graph.num_chunks = 3;  // a layer each
+    request.compression = Forms("none", "4", "none");
+    request.compression.method = by ? PaletteMethod::kActivation : PaletteMethod::kKmeans;
+    request.compression.statistics = by;
+    fs::remove_all(scratch / "package");
+    auto report = Write(request, scratch / "package");
+    EXPECT_TRUE(report) << report.error().message;
+    return report.value_or(PackageReport());
+  };
+  const auto weights = [&](const WrittenPart& part) {
+    return ReadText(scratch / "package" / (part.name + ".mlpackage") /
+                    "Data/com.apple.CoreML/weights/weight.bin");
+  };
+  const auto of_chunks = [&](const PackageReport& report, bool errors) {
+    std::vector<std::string> out;
+    for (size_t chunk = 1; chunk <= 3; ++chunk) {
+      const WrittenPart& part = report.parts.at(chunk);
+      out.push_back(errors ? fmt::format("{:.9f}", part.relative_error) : weights(part));
+    }
+    return out;
+  };
+  const PackageReport plain = write(nullptr);
+  const auto plain_weights = of_chunks(plain, false), plain_errors = of_chunks(plain, true);
+  EXPECT_GT(plain.parts[1].relative_error, 0.01);
+
+  // None at all: all is as without.
+  const PackageReport none = write(&stats);
+  EXPECT_TRUE(of_chunks(none, false) == plain_weights);
+  EXPECT_EQ(of_chunks(none, true), plain_errors);
+  EXPECT_EQ(none.warnings.size(), plain.warnings.size() + 1);
+  EXPECT_NE(none.warnings.back().find("fitted by plain k-means there: calibrate"), std::string::npos);
+
+  // None of the second layer: it is as without, the others are not.
+  for (auto& [name, values] : stats.mean_square) {
+    if (name.find("layers.1.") != name.npos) continue;
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0x1p-70f * static_cast<float>(i * i + 1);
+  }
+  const PackageReport some = write(&stats);
+  EXPECT_NE(of_chunks(some, false)[0], plain_weights[0]);
+  EXPECT_TRUE(of_chunks(some, false)[1] == plain_weights[1]);
+  EXPECT_EQ(of_chunks(some, true)[1], plain_errors[1]);
+  EXPECT_NE(some.warnings.back().find("'model.layers.1."), std::string::npos) << some.warnings.back();
+}
+
 TEST(CompressedPackage, KeepsTheLogitsThatMoveTheAnswer) {
   // One of the eight rows that share a table of the head is likely, the others are not.
   ChannelStats stats;
