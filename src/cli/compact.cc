@@ -39,7 +39,8 @@ void AddCompact(Cli& cli) {
   CLI::App* command = cli.Add("compact", "Rewrite a .cmf file without dead space",
                               "cmforge compact model.cmf --output small.cmf");
   command->add_option("FILE", model->path, "A .cmf file; a set of shards becomes one file")->required();
-  command->add_option("-o,--output", *output, "The .cmf file to write")->required();
+  command->add_option("-o,--output", *output, "The .cmf file to write; an older one of that name is replaced")
+      ->required();
   command->callback([&cli, model, output] {
     cli.action = [&cli, model, output] { return Compact(cli, *model, *output); };
   });

@@ -29,7 +29,10 @@ void AddConvert(Cli& cli) {
                               "cmforge convert --model ./Qwen3-0.6B --quant q4t --output qwen3.cmf");
   command->add_option("--model", options->model.path, "A Hugging Face folder, or any other model")
       ->required();
-  command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
+  command
+      ->add_option("-o,--output", options->output,
+                   "The .cmf file to write; an older one of that name is replaced")
+      ->required();
   options->encodings.quant = "q8";
   options->encodings.AddTo(command, "q8");
   command->add_option("--masks", options->extras.masks.folder,

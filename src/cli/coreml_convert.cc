@@ -109,7 +109,10 @@ void AddCoremlConvert(Cli& cli, CLI::App* parent) {
   coreml::PackageOptions& package = options->package;
   const auto count = CLI::Range(int64_t{1}, int64_t{1} << 30);
   command->add_option("--model", options->model.path, "A Hugging Face folder or a .cmf file")->required();
-  command->add_option("-o,--output", options->output, "The folder to write")->required();
+  command
+      ->add_option("-o,--output", options->output,
+                   "The folder to write; an older package of that name is replaced")
+      ->required();
   command->add_option("--context-length", package.graph.context_length, "Positions of the caches")
       ->check(count)
       ->capture_default_str();

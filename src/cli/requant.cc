@@ -69,7 +69,8 @@ void AddRequant(Cli& cli) {
   CLI::App* command = cli.Add("requant", "Store a model in other encodings",
                               "cmforge requant model.cmf --quant q4tp --in-place");
   options->model.AddTo(command);
-  command->add_option("-o,--output", options->output, "The .cmf file to write");
+  command->add_option("-o,--output", options->output,
+                      "The .cmf file to write; an older one of that name is replaced");
   command->add_flag(
       "--in-place", options->in_place,
       "Rewrite the file itself: offsets and length stay, and tensors that would not fit keep their "

@@ -110,7 +110,10 @@ void AddStandaloneSkill(Cli& cli, CLI::App* group) {
     command
         ->add_option("--from", options->donor, "Checkpoint folder, delta folder or file of the same backbone")
         ->required();
-    command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
+    command
+        ->add_option("-o,--output", options->output,
+                     "The .cmf file to write; an older one of that name is replaced")
+        ->required();
     command->add_option("--task", options->task, "The task mask the specialist starts with");
     command->add_option("--layers", options->layers, "Only tensors of these layers, like 3-5");
     command
@@ -137,7 +140,10 @@ void AddStandaloneSkill(Cli& cli, CLI::App* group) {
                   "cmforge skill apply base.cmf sql.cmf -o specialist.cmf");
     command->add_option("BASE", options->base.path, "The exact file the skill was cut against")->required();
     command->add_option("SKILL", options->skill, "The standalone skill")->required();
-    command->add_option("-o,--output", options->output, "The .cmf file to write")->required();
+    command
+        ->add_option("-o,--output", options->output,
+                     "The .cmf file to write; an older one of that name is replaced")
+        ->required();
     command->add_flag("--force", options->force,
                       "Apply it to another base; what comes of it is yours to judge");
     command->callback([&cli, options] { cli.action = [&cli, options] { return Apply(cli, *options); }; });

@@ -29,7 +29,8 @@ void AddUnshard(Cli& cli) {
   CLI::App* command = cli.Add("unshard", "Join shards into one .cmf file",
                               "cmforge unshard qwen3-00001-of-00004.cmf --output qwen3.cmf");
   command->add_option("FILE", model->path, "Any shard of the set")->required();
-  command->add_option("-o,--output", *output, "The .cmf file to write")->required();
+  command->add_option("-o,--output", *output, "The .cmf file to write; an older one of that name is replaced")
+      ->required();
   command->callback([&cli, model, output] {
     cli.action = [&cli, model, output] { return Unshard(cli, *model, *output); };
   });
