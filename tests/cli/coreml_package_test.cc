@@ -1,4 +1,5 @@
 // cmforge coreml convert and check, and packages as the MODEL of other commands.
+#include <cstring>
 #include <map>
 
 #include "cli/program.h"
@@ -165,6 +166,32 @@ TEST_F(CoremlPackage, AWarningSaysWhatTheNeuralEngineCannotDo) {
   warned("--quant-lmhead", "int4", "cannot compile");
   warned("--lut-embeddings", "8", "decompressed when the model loads");
   warned("--lut-lmhead", "4", "131 channels in groups of 1");
+}
+
+TEST_F(CoremlPackage, RefusesWeightsBeyondFp16InEveryForm) {
+  const std::string model = Path("model"), file = model + "/model.safetensors";
+  std::filesystem::copy(Checkpoint("qwen3_yarn"), model);
+  std::string bytes = Slurp(file);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  const uint64_t at = Json::parse(bytes.substr(8, header)).at(name).at("data_offsets").at(0);
+  bytes.replace(8 + header + at, 2, "\xC3\x47");  // 99840 as bf16
+  std::ofstream(file, std::ios::binary) << bytes;
+  for (const std::vector<std::string>& form : {std::vector<std::string>{"--lut-ffn", "none"},
+                                               {"--lut-ffn", "4"},
+                                               {"--lut-ffn", "6,0"},
+                                               {"--lut-ffn-mixed", "4.5"},
+                                               {"--quant-ffn", "int8"},
+                                               {"--quant-ffn", "int4"}}) {
+    const Ran ran = Run({"coreml", "convert", "--model", model, "--output", Path("package"),
+                         "--context-length", "64", form[0], form[1]});
+    EXPECT_EQ(ran.status, 5) << ran.err;
+    EXPECT_NE(ran.err.find(fmt::format("'{}': a weight of 99840 is beyond fp16, which ends at 65504", name)),
+              std::string::npos)
+        << ran.err;
+    EXPECT_FALSE(std::filesystem::exists(Path("package")));
+  }
 }
 
 TEST_F(CoremlPackage, TakesCmfFilesToo) {
