@@ -147,7 +147,7 @@ CMFORGE_INLINE float TreeOfUnitOrder(const __m256 (&partials)[2]) {
   return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1)));
 }
 
-/// One row of each of `streams` streams, two units of each in turn: rows at[s].
+/// One row of each stream, two units of each in turn: rows at[s], of which the first `streams` are stored.
 template <class Encoding, int kTokens>
 CMFORGE_INLINE void TokensOfRows(Encoding* const (&stream)[kStreams], const int64_t (&at)[kStreams],
                                  int64_t streams, const WeightLayout& w, const TokenRows& x, int64_t token,
@@ -169,7 +169,9 @@ CMFORGE_INLINE void TokensOfRows(Encoding* const (&stream)[kStreams], const int6
   }
   int64_t unit = 0;
   for (; unit + 2 <= full_units; unit += 2) {
-    for (int64_t s = 0; s < streams; ++s) {
+    // Loads of its own for each stream (avx512/rows.h).
+#pragma GCC unroll 4
+    for (int64_t s = 0; s < kStreams; ++s) {
       const Encoding& row = *stream[s];
       if (x.wants_prefetch && !Encoding::kIsLive) {
         for (int64_t i = 0; i < 2 * row.unit_bytes(); i += 64)
@@ -180,7 +182,7 @@ CMFORGE_INLINE void TokensOfRows(Encoding* const (&stream)[kStreams], const int6
     }
   }
   for (; unit < units; ++unit) {
-    for (int64_t s = 0; s < streams; ++s) {
+    for (int64_t s = 0; s < kStreams; ++s) {
       if (unit % 2 == 0) {
         Unit<Encoding, kTokens, false>(*stream[s], w, unit, inputs, partials[s], 0);
       } else {
@@ -240,6 +242,7 @@ void RowsProduct(const WeightLayout& w, int64_t row_begin, int64_t row_end, cons
       stream[streams] = &own;
       at[streams++] = begin + i;
     }
+    for (int64_t s = streams; s < kStreams; ++s) stream[s] = stream[0];  // ranges differ by one row
     AllTokensOfRows(stream, at, streams, w, x, out, out_stride);
   }
 }
