@@ -156,8 +156,9 @@ void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float*
         if (ahead > 0) {
           for (int64_t line = 0; line < Row::kStepBytes; line += 64) Prefetch(row[i].At(c) + ahead + line);
         }
-        row[i].Load(c,
-                    [&](int k, Vec16 weights) { sums[i] = Fma(weights, LoadF32(x + c + 16 * k), sums[i]); });
+        Vec16 sum = sums[i];
+        row[i].Load(c, [&](int k, Vec16 weights) { sum = Fma(weights, LoadF32(x + c + 16 * k), sum); });
+        sums[i] = sum;
       }
     }
     // Constant indices, or the sums would lie in memory.

@@ -1,6 +1,7 @@
-// Products of stored matrices with AVX-512. A table of f16 is held as two planes of bytes, so that one vpermb looks up
-// 64 codes of up to six bits (four of them 64 codes of eight); the planes are interleaved to halves and widened.
-// Per 64 weights and row that is 12 shuffles (17 with 8 bits), four conversions and four fused multiply-adds.
+// Products of stored matrices with AVX-512. A table of f16 is held as the bytes of its entries as f32: three planes, since
+// the lowest byte of a half is zero. One vpermb looks up a plane for 64 codes of up to six bits (two vpermt2b and a blend
+// for eight bits), and interleaving bytes, then words, makes floats: no conversion and no way through memory.
+// Per 64 weights and row that is five shuffles (ten with 8 bits), eight interleavings and four fused multiply-adds.
 #include "kernels/stored.h"
 
 #include "kernels/avx512/common.h"
@@ -45,96 +46,129 @@ CMFORGE_INLINE Vec16 Scale(Vec16 code, float offset, float scale) {
   return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/// Byte j of the result is byte (j mod 2^bits) of a plane, `first` + 2 * that of the halves.
-CMFORGE_INLINE __m512i PlaneIndex(int entries, int first) {
-  __m512i index =
-      _mm512_set_epi8(63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
-                      41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
-                      19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  index = _mm512_and_si512(index, _mm512_set1_epi8(static_cast<char>(entries - 1)));
-  return _mm512_add_epi8(_mm512_add_epi8(index, index), _mm512_set1_epi8(static_cast<char>(first)));
+/// 0 to 63.
+CMFORGE_INLINE __m512i ByteNumbers() {
+  return _mm512_set_epi8(63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43,
+                         42, 41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22,
+                         21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-/// The order in which eight groups of eight codes must lie so that interleaving within lanes puts them in order.
-CMFORGE_INLINE constexpr int GroupAt(int place) { return place % 2 == 0 ? place / 2 : 4 + place / 2; }
+/// The code that must lie at a place so that interleaving within lanes leaves ascending vectors: a 4x4 transposition of
+/// groups of four.
+CMFORGE_INLINE constexpr int CodeAt(int place) { return place / 4 % 4 * 16 + place / 16 * 4 + place % 4; }
 
 template <int kBits>
 class PaletteTable {
  public:
   CMFORGE_INLINE void Set(const std::byte* halves, const std::byte* scale) {
-    if (scale == nullptr) return Split(halves);
-    alignas(64) std::byte scaled[2 * kEntries < 32 ? 32 : 2 * kEntries];
-    const __m512 by = _mm512_set1_ps(HalfAt(scale));
-    for (int i = 0; i < kEntries; i += 16) {
-      const __mmask16 mask = LowLanes(kEntries - i);
-      const __m512 entries = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, halves + 2 * i));
-      const __m256i rounded = _mm512_cvtps_ph(_mm512_mul_ps(by, entries), _MM_FROUND_TO_NEAREST_INT);
-      _mm256_store_si256(reinterpret_cast<__m256i*>(scaled + 2 * i), rounded);
+    const __m512 by = _mm512_set1_ps(scale != nullptr ? HalfAt(scale) : 1.0f);
+    for (int at = 0; at < kEntries; at += kPlane) {
+      __m512i entries[kPlane / 16];
+#pragma GCC unroll 4
+      for (int i = 0; i < kPlane / 16; ++i) {
+        const __mmask16 mask = LowLanes(kEntries - 16 * i);
+        __m512 v = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, halves + 2 * (at + 16 * i)));
+        if (scale != nullptr)
+          v = _mm512_cvtph_ps(_mm512_cvtps_ph(_mm512_mul_ps(by, v), _MM_FROUND_TO_NEAREST_INT));
+        entries[i] = _mm512_castps_si512(v);
+      }
+#pragma GCC unroll 3
+      for (int plane = 0; plane < kPlanes; ++plane)
+        _mm512_store_si512(planes_[plane] + at, PlaneOf(entries, plane + 1));
     }
-    Split(scaled);
   }
 
   template <class Use>
   CMFORGE_INLINE void Look(const std::byte* at, Use&& use) const {
-    __m512i low, high;
+    const uint8_t* planes = Planes();
+    __m512i plane[kPlanes];
     if constexpr (kBits == 8) {
-      const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
-      const __m512i codes = _mm512_permutexvar_epi64(order, LoadBytes(at));
-      const __mmask64 bit7 = _mm512_movepi8_mask(codes),
-                      bit6 = _mm512_movepi8_mask(_mm512_slli_epi16(codes, 1));
-      const auto look = [&](const uint8_t* plane) {
-        __m512i v = _mm512_permutexvar_epi8(codes, LoadBytes(plane));
-        v = _mm512_mask_permutexvar_epi8(v, bit6 & ~bit7, codes, LoadBytes(plane + 64));
-        v = _mm512_mask_permutexvar_epi8(v, bit7 & ~bit6, codes, LoadBytes(plane + 128));
-        return _mm512_mask_permutexvar_epi8(v, bit7 & bit6, codes, LoadBytes(plane + 192));
-      };
-      low = look(low_);
-      high = look(high_);
+      const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+      const __m512i codes = _mm512_permutexvar_epi32(order, LoadBytes(at));
+      const __mmask64 is_upper = _mm512_movepi8_mask(codes);
+#pragma GCC unroll 3
+      for (int i = 0; i < kPlanes; ++i) {
+        const uint8_t* from = planes + i * kPlaneBytes;
+        plane[i] = _mm512_mask_blend_epi8(
+            is_upper, _mm512_permutex2var_epi8(LoadBytes(from), codes, LoadBytes(from + 64)),
+            _mm512_permutex2var_epi8(LoadBytes(from + 128), codes, LoadBytes(from + 192)));
+      }
     } else {
-      // Eight codes are kBits bytes: one group to each 64-bit lane, then each code to the low bits of a byte. What is
-      // above them is ignored, since tables of fewer than 64 entries repeat.
-      const __m512i bytes = _mm512_permutexvar_epi8(Spread(), LoadBytes(at, LowBytes(8 * kBits)));
+      // Eight codes are kBits bytes: four codes to each half of a 64-bit lane, then each code to the low bits of a byte.
+      // What is above them is ignored, since tables of fewer than 64 entries repeat.
+      const __m512i bytes = _mm512_permutexvar_epi8(Spread(), LoadCodes(at));
       const __m512i codes = _mm512_multishift_epi64_epi8(Shifts(), bytes);
-      low = _mm512_permutexvar_epi8(codes, LoadBytes(low_));
-      high = _mm512_permutexvar_epi8(codes, LoadBytes(high_));
+#pragma GCC unroll 3
+      for (int i = 0; i < kPlanes; ++i)
+        plane[i] = _mm512_permutexvar_epi8(codes, LoadBytes(planes + i * kPlaneBytes));
     }
-    // Through memory: widening a half of a register costs two shuffles, widening a load none.
-    alignas(64) std::byte halves[128];
-    _mm512_store_si512(halves, _mm512_unpacklo_epi8(low, high));
-    _mm512_store_si512(halves + 64, _mm512_unpackhi_epi8(low, high));
-    __asm__("" : "+m"(halves));
-    for (int k = 0; k < 4; ++k) use(k, LoadF16(halves + 32 * k));
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i low0 = _mm512_unpacklo_epi8(zero, plane[0]), low1 = _mm512_unpackhi_epi8(zero, plane[0]);
+    const __m512i high0 = _mm512_unpacklo_epi8(plane[1], plane[2]),
+                  high1 = _mm512_unpackhi_epi8(plane[1], plane[2]);
+    use(0, _mm512_castsi512_ps(_mm512_unpacklo_epi16(low0, high0)));
+    use(1, _mm512_castsi512_ps(_mm512_unpackhi_epi16(low0, high0)));
+    use(2, _mm512_castsi512_ps(_mm512_unpacklo_epi16(low1, high1)));
+    use(3, _mm512_castsi512_ps(_mm512_unpackhi_epi16(low1, high1)));
   }
 
  private:
   static constexpr int kEntries = 1 << kBits;
+  static constexpr int kPlane = kEntries < 16   ? 16
+                                : kEntries < 64 ? kEntries
+                                                : 64;  // entries handled at a time
+  static constexpr int kPlanes = 3, kPlaneBytes = kEntries < 64 ? 64 : kEntries;
 
-  CMFORGE_INLINE void Split(const std::byte* halves) {
-    for (int i = 0; i < (kEntries < 64 ? 64 : kEntries); i += 64) {
-      const __m512i a = LoadBytes(halves + 2 * i, LowBytes(2 * kEntries));
-      const __m512i b = kBits >= 6 ? LoadBytes(halves + 2 * i + 64) : a;
-      constexpr int kRepeat = kEntries < 64 ? kEntries : 64;
-      _mm512_store_si512(low_ + i, _mm512_permutex2var_epi8(a, PlaneIndex(kRepeat, 0), b));
-      _mm512_store_si512(high_ + i, _mm512_permutex2var_epi8(a, PlaneIndex(kRepeat, 1), b));
+  /// Where the planes are, in a way that keeps them there: those of four rows would fill the registers, and sums would
+  /// lie in memory instead.
+  [[nodiscard]] CMFORGE_INLINE const uint8_t* Planes() const {
+    const uint8_t* at = planes_[0];
+    __asm__ volatile("" : "+r"(at));
+    return at;
+  }
+
+  /// Byte `byte` of each entry, repeated to 64.
+  static CMFORGE_INLINE __m512i PlaneOf(const __m512i* entries, int byte) {
+    const __m512i lane = _mm512_and_si512(
+        ByteNumbers(), _mm512_set1_epi8(static_cast<char>((kEntries < 32 ? kEntries : 32) - 1)));
+    const __m512i index =
+        _mm512_or_si512(_mm512_slli_epi16(lane, 2), _mm512_set1_epi8(static_cast<char>(byte)));
+    if constexpr (kPlane == 16) {
+      return _mm512_permutexvar_epi8(index, entries[0]);
+    } else {
+      return _mm512_mask_blend_epi8(__mmask64{0xFFFFFFFF} << 32,
+                                    _mm512_permutex2var_epi8(entries[0], index, entries[1]),
+                                    _mm512_permutex2var_epi8(entries[2], index, entries[3]));
     }
+  }
+
+  static CMFORGE_INLINE __m512i LoadCodes(const std::byte* at) {
+    if constexpr (kBits == 4)  // half a line, which never crosses one where a whole vector would
+      return _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+    return LoadBytes(at, LowBytes(8 * kBits));
   }
 
   static CMFORGE_INLINE __m512i Spread() {
     Bytes64 b{};
     for (int lane = 0; lane < 8; ++lane) {
-      for (int i = 0; i < 8; ++i)
-        b.at[8 * lane + i] = static_cast<uint8_t>(GroupAt(lane) * kBits + (i < kBits ? i : 0));
+      for (int i = 0; i < 8; ++i) {
+        // The first bytes of both groups of four, then theirs.
+        const int bit = CodeAt(8 * lane + i / 4 * 4) * kBits;
+        b.at[8 * lane + i] = static_cast<uint8_t>(bit / 8 + (i % 4 < (kBits + 1) / 2 ? i % 4 : 0));
+      }
     }
     return LoadBytes(b.at);
   }
   static CMFORGE_INLINE __m512i Shifts() {
     Bytes64 b{};
-    for (int i = 0; i < 64; ++i) b.at[i] = static_cast<uint8_t>(i % 8 * kBits);
+    for (int i = 0; i < 64; ++i) {
+      const int bit = CodeAt(i / 4 * 4) * kBits;
+      b.at[i] = static_cast<uint8_t>(i % 8 / 4 * 32 + bit % 8 + i % 4 * kBits);
+    }
     return LoadBytes(b.at);
   }
 
-  alignas(64) uint8_t low_[kEntries < 64 ? 64 : kEntries];
-  alignas(64) uint8_t high_[kEntries < 64 ? 64 : kEntries];
+  alignas(64) uint8_t planes_[kPlanes][kPlaneBytes];
 };
 
 // Four rows by six tokens are 24 accumulators, with four weights and one activation beside them.
