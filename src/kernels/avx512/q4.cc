@@ -23,6 +23,9 @@ class PlainNibbles : public PlainRow<256> {
   }
 };
 
+// Its scales are a stream of their own, too thin for the processor to foresee.
+constexpr int64_t kScalesAhead = 512;
+
 class Q4Block : public PlainNibbles {
  public:
   using PlainNibbles::PlainNibbles;
@@ -30,6 +33,7 @@ class Q4Block : public PlainNibbles {
   CMFORGE_INLINE void SetRow(int64_t row) {
     PlainNibbles::SetRow(row);
     scales_ = w_.scales + 2 * row * w_.groups;
+    Prefetch(scales_ + kScalesAhead, 2 * w_.groups);
   }
   CMFORGE_INLINE __m512 Scales(const std::byte*, int64_t unit) const {
     return PlaneScales(w_, scales_, unit);
