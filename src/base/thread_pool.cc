@@ -7,9 +7,8 @@ namespace cmforge {
 namespace {
 
 // Waiting spins for some 200 microseconds, longer than what a decode step does between two operators and after the last
-// one; then it
-// offers its core a few times, so that the one that is waited for runs; then it parks. Where there are more threads
-// than cores, spinning keeps one from running.
+// one; then it offers its core a few times, so that the one that is waited for runs; then it parks. Where there are more
+// threads than cores, spinning keeps one from running.
 constexpr int kSpins = 8000, kSpinsCrowded = 20, kYields = 16;
 
 inline void Pause() {

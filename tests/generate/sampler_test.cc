@@ -56,6 +56,22 @@ TEST(Sampler, TiesGoToTheLowestId) {
   EXPECT_EQ(top, (std::vector<std::pair<TokenId, float>>{{1, 3}, {3, 3}, {4, 2}}));
 }
 
+TEST(Sampler, TheLargestIsFoundWhereverItLies) {
+  // Around the ends of what is compared side by side, with as large ones behind it and NaN anywhere.
+  for (const size_t size : {1u, 31u, 32u, 33u, 1023u, 1024u, 1025u, 2050u}) {
+    for (size_t at = 0; at < size; at += size < 40 ? 1 : 29) {
+      std::vector<float> logits(size, -2);
+      for (size_t i = 0; i < size; i += 7) logits[i] = i % 2 == 0 ? NAN : -INFINITY;
+      logits[at] = 3;
+      if (at + 1 < size) logits.back() = 3;
+      EXPECT_EQ(ArgMax(logits), static_cast<TokenId>(at)) << size;
+    }
+  }
+  EXPECT_EQ(ArgMax({}), -1);
+  EXPECT_EQ(ArgMax(std::vector<float>(1500, NAN)), 0);
+  EXPECT_EQ(ArgMax(std::vector<float>(1500, -INFINITY)), 0);
+}
+
 std::set<TokenId> Reachable(SamplingOptions options, const std::vector<float>& logits) {
   std::set<TokenId> ids;
   Sampler sampler(std::move(options));
