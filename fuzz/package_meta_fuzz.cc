@@ -1,3 +1,4 @@
+// room: coreml
 // A hostile meta.yaml, read as a package's and as lint reads it.
 #include "coreml/lint/package.h"
 
