@@ -58,7 +58,7 @@ MappedFile::~MappedFile() {
     ::munmap(data, bytes_.size());
     ::close(fd_);
   } else {
-    FreeHugeMemory(data);
+    FreeHugeMemory(data, bytes_.size());
   }
 }
 

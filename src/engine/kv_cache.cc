@@ -3,20 +3,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace cmforge::engine {
 
-KvCache::KvCache(KvType type, int64_t kv_heads, int64_t head_dim, int64_t window)
-    : layout_(type, head_dim, head_dim), kv_heads_(kv_heads), window_(window) {}
+KvCache::KvCache(KvType type, int64_t kv_heads, int64_t head_dim, int64_t window,
+                 std::shared_ptr<KvMemory> memory)
+    : layout_(type, head_dim, head_dim), kv_heads_(kv_heads), window_(window), memory_(std::move(memory)) {}
 
 KvCache::Block KvCache::NewBlock() const {
-  constexpr std::align_val_t kAlignment{64};
-  const auto size = static_cast<size_t>(block_bytes());
-  auto* memory = static_cast<std::byte*>(::operator new[](size, kAlignment));
-  // Zeros, since kernels read whole tiles: numbers of positions not yet written get weight 0.
-  std::memset(memory, 0, size);
-  return Block(memory, [](std::byte* p) { ::operator delete[](p, kAlignment); });
+  return memory_->NewBlock(window_, static_cast<size_t>(block_bytes()));
 }
 
 void KvCache::RefreshPointers() {

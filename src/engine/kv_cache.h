@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "engine/kv_memory.h"
 #include "kernels/elementwise.h"
 
 namespace cmforge::engine {
@@ -14,7 +16,10 @@ namespace cmforge::engine {
 class KvCache {
  public:
   KvCache() = default;
-  KvCache(KvType type, int64_t kv_heads, int64_t head_dim, int64_t window);
+  KvCache(KvType type, int64_t kv_heads, int64_t head_dim, int64_t window, std::shared_ptr<KvMemory> memory);
+
+  /// Where blocks come from, from now on.
+  void set_memory(std::shared_ptr<KvMemory> memory) { memory_ = std::move(memory); }
 
   /// Makes positions [begin, end) writable. Allocates; nothing else here does.
   void Reserve(int64_t begin, int64_t end);
@@ -54,7 +59,7 @@ class KvCache {
   [[nodiscard]] std::byte* MutableBlock(int64_t index) { return blocks_[static_cast<size_t>(index)].get(); }
 
  private:
-  using Block = std::shared_ptr<std::byte[]>;
+  using Block = KvMemory::Block;
   [[nodiscard]] Block NewBlock() const;
   void RefreshPointers();
 
@@ -62,6 +67,7 @@ class KvCache {
   int64_t kv_heads_ = 0;
   int64_t window_ = 0;  // 0: none
   int64_t first_page_ = 0;
+  std::shared_ptr<KvMemory> memory_;
   std::vector<Block> blocks_;
   std::vector<const std::byte*> pointers_;
 };

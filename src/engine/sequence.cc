@@ -8,11 +8,11 @@
 namespace cmforge::engine {
 namespace {
 
-LayerState NewState(const Layer& layer, KvType kv) {
+LayerState NewState(const Layer& layer, KvType kv, const std::shared_ptr<KvMemory>& memory) {
   LayerState state;
   if (const auto* attention = std::get_if<Attention>(&layer.mixer)) {
     if (!attention->shares_kv_of) {
-      state.kv = KvCache(kv, attention->kv_heads, attention->head_dim, attention->window);
+      state.kv = KvCache(kv, attention->kv_heads, attention->head_dim, attention->window, memory);
     }
   } else if (const auto* net = std::get_if<DeltaNet>(&layer.mixer)) {
     state.conv.resize(static_cast<size_t>((net->kernel - 1) * net->channels()));
@@ -29,9 +29,15 @@ LayerState NewState(const Layer& layer, KvType kv) {
 EngineSequence::EngineSequence(std::shared_ptr<const SequenceModel> model, int64_t context_length, KvType kv,
                                std::vector<RopeFrequencies> ropes)
     : model_(std::move(model)), context_length_(context_length), kv_(kv), ropes_(std::move(ropes)) {
+  ResetStates();
+}
+
+void EngineSequence::ResetStates() {
   const Network& network = *model_->network;
+  const auto memory = std::make_shared<KvMemory>();
+  states_.clear();
   for (int64_t visit = 0; visit < network.visits(); ++visit) {
-    states_.push_back(NewState(network.LayerOfVisit(visit), kv));
+    states_.push_back(NewState(network.LayerOfVisit(visit), kv_, memory));
   }
 }
 
@@ -69,7 +75,10 @@ uint64_t EngineSequence::GrowthFor(int64_t tokens, int64_t chunk) const {
 }
 
 Result<std::unique_ptr<Sequence>> EngineSequence::Fork() const {
-  return std::unique_ptr<Sequence>(new EngineSequence(*this));
+  auto fork = std::unique_ptr<EngineSequence>(new EngineSequence(*this));
+  const auto memory = std::make_shared<KvMemory>();
+  for (LayerState& state : fork->states_) state.kv.set_memory(memory);
+  return std::unique_ptr<Sequence>(std::move(fork));
 }
 
 Result<void> EngineSequence::Rewind(int64_t position) {
@@ -79,9 +88,7 @@ Result<void> EngineSequence::Rewind(int64_t position) {
   }
   if (position == position_) return {};
   if (position == 0) {
-    for (int64_t visit = 0; visit < model_->network->visits(); ++visit) {
-      state(visit) = NewState(model_->network->LayerOfVisit(visit), kv_);
-    }
+    ResetStates();
     position_ = 0;
     gates_.clear();
     return {};

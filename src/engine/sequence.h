@@ -63,6 +63,7 @@ class EngineSequence final : public Sequence {
 
  private:
   EngineSequence(const EngineSequence&) = default;
+  void ResetStates();
 
   std::shared_ptr<const SequenceModel> model_;
   int64_t position_ = 0;

@@ -126,7 +126,7 @@ Result<std::optional<CompactTask>> MakeCompactTask(std::shared_ptr<const TensorS
     }
   }
   if (cuts.empty()) return std::nullopt;
-  const std::shared_ptr<std::byte> memory(NewHugeMemory(total), HugeMemoryFree());
+  const std::shared_ptr<std::byte> memory(NewHugeMemory(total), HugeMemoryFree{total});
   for (const Cut& cut : cuts) SliceMatrix(cut.whole, cut.slice, {memory.get() + cut.offset, cut.size});
   std::unordered_map<std::string, TensorView> views;
   for (size_t i = 0; i < cuts.size(); ++i) {
