@@ -14,7 +14,7 @@ namespace cmforge::engine {
 namespace {
 
 constexpr char kMagic[8] = {'C', 'M', 'F', 'S', 'E', 'Q', '\r', '\n'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 struct SnapshotHeader {
   char magic[8];

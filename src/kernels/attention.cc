@@ -49,7 +49,7 @@ void KvPageLayout::Load(const std::byte* page, int64_t slot, float* key, float* 
     if (type == KvType::kQ8) key[d] *= key_scale[d / kKvGroup * kTilePositions + lane];
   }
   for (int64_t d = 0; d < value_dim; ++d) {
-    value[d] = number(page + values, slot * value_dim + d);
+    value[d] = number(page + values, ValueAt(slot, d));
     if (type == KvType::kQ8) value[d] *= value_scale[d / kKvGroup];
   }
 }

@@ -3,7 +3,8 @@
 // A page holds kPagePositions consecutive positions of one kv head:
 //   keys    4 tiles of 16 positions, each [key_dim][16], so that scores of 16 keys are one vector
 //   scales  q8 only: per tile [ceil(key_dim / 32)][16] f32
-//   values  [64][value_dim]
+//   values  groups of 32 channels (the last may have fewer), each [64][channels], so that lines of several groups
+//           come in step, streams that a processor's prefetchers follow one by one
 //   scales  q8 only: [64][ceil(value_dim / 32)] f32
 // Pages start at multiples of 64 positions, counted from position 0, and softmax is accumulated page by page
 // in that grid: the order of operations of a row is fixed by its position alone.
@@ -29,6 +30,12 @@ struct KvPageLayout {
   int64_t key_dim = 0, value_dim = 0;
   int64_t key_scales = 0, values = 0, value_scales = 0;
   int64_t bytes = 0;  // of the whole page, a multiple of 64
+
+  /// Index, among the values, of a slot's channel c; those of its group of kKvGroup follow.
+  [[nodiscard]] int64_t ValueAt(int64_t slot, int64_t c) const {
+    const int64_t group = c / kKvGroup * kKvGroup, left = value_dim - group;
+    return group * kPagePositions + slot * (left < kKvGroup ? left : kKvGroup) + c - group;
+  }
 
   /// The stored numbers again (FloatKernels::store_kv), for tests.
   void Load(const std::byte* page, int64_t slot, float* key, float* value) const;

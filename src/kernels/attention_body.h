@@ -8,6 +8,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise_vec.h"
+#include "kernels/isa.h"
 
 namespace cmforge {
 namespace {
@@ -34,10 +35,10 @@ constexpr int TilesAtOnce(int queries, int accumulators) {
   const int tiles = accumulators / queries / kTileVecs;
   return tiles >= 4 ? 4 : tiles >= 2 ? 2 : 1;
 }
-/// Vectors of channels that are summed together.
+/// Vectors of channels that are summed together: of whole groups of kKvGroup or of one.
 constexpr int ChannelsAtOnce(int queries, int accumulators) {
   const int vecs = accumulators / queries;
-  return vecs >= 4 ? 4 : vecs >= 1 ? vecs : 1;
+  return vecs >= 8 && kLanes == 16 ? 8 : vecs >= 4 ? 4 : vecs >= 2 ? 2 : 1;
 }
 
 /// One head's page as the loops below read it: in place, or unpacked.
@@ -54,24 +55,37 @@ constexpr int64_t kBytesOf = kType == KvType::kF32   ? 4
                              : kType == KvType::kF16 ? 2
                                                      : 1;
 
-// What is asked for: with AVX-512 the next page, into L2, whose requests outnumber those of L1 (a tenth faster on a Xeon
-// than into L1); else the next half of a page, into L1.
-#if defined(CMFORGE_VEC_AVX512)
-constexpr bool kAsksForNextPage = true;
-#else
-constexpr bool kAsksForNextPage = false;
-#endif
-CMFORGE_INLINE void PrefetchLine(const void* p) { __builtin_prefetch(p, 0, kAsksForNextPage ? 2 : 3); }
+// Keys, values and the next page's keys are stretches too short for the processor to foresee. What is asked for:
+enum class Asks : uint8_t {
+  kNextHalf,  // the next half of a page, into L1
+  kNextPage,  // the next page, into L2, whose requests outnumber those of L1 (a tenth faster on a Xeon than into L1)
+  kStreams,  // each tile of keys and group of values a little ahead, into L1, by instructions of its own, which the
+             // prefetchers of Zen 5 follow; where the next ones begin they learn of it early
+};
+constexpr int64_t kLine = 64, kLead = 32 * kLine, kFirstLines = 4 * kLine;
 
-/// Asks for the lines that begin in step i, of kBytes bytes, of a stretch that is read soon: keys, values and the next
-/// page's keys are stretches too short for the processor to foresee.
-template <int64_t kBytes>
-CMFORGE_INLINE void PrefetchStep(const std::byte* stretch, int64_t i) {
-  constexpr int64_t kLine = 64;
-  if constexpr (kBytes >= kLine) {
-    for (int64_t at = 0; at < kBytes; at += kLine) PrefetchLine(stretch + i * kBytes + at);
-  } else {
-    if (i % (kLine / kBytes) == 0) PrefetchLine(stretch + i * kBytes);
+template <Asks kAsks>
+CMFORGE_INLINE void AskLine(const void* p) {
+  __builtin_prefetch(p, 0, kAsks == Asks::kNextPage ? 2 : 3);
+}
+
+/// In step i of `steps` through kStreams streams side by side, of kStep bytes a step and lying `stride` bytes apart:
+/// asks for a share of what is read after `here`.
+template <Asks kAsks, int kStreams, int64_t kStep>
+CMFORGE_INLINE void AskAhead(const std::byte* here, const std::byte* after, int64_t stride, int64_t i,
+                             int64_t steps) {
+  constexpr int64_t kBytes = kAsks == Asks::kStreams ? kStep : kStreams * kStep;
+  if (kBytes < kLine && i % (kLine / kBytes) != 0) return;
+  for (int64_t at = i * kBytes; at < (i + 1) * kBytes; at += kLine) {
+    if constexpr (kAsks == Asks::kStreams) {
+      const int64_t over = at + kLead - steps * kStep;
+      const std::byte* from = over < 0 ? here + at + kLead : after + over;
+      for (int n = 0; n < kStreams; ++n) AskLine<kAsks>(from + n * stride);
+      if (at >= kFirstLines) continue;
+      for (int n = 0; n < kStreams; ++n) AskLine<kAsks>(after + at + n * stride);
+    } else {
+      AskLine<kAsks>(after + at);
+    }
   }
 }
 
@@ -109,14 +123,17 @@ CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page,
     return LoadKv<Form::kType>(page.keys,
                                ((tile + v / kTileVecs) * dim + d) * kTilePositions + v % kTileVecs * kLanes);
   };
-  const std::byte* ahead = page.after_keys + tile * dim * kTilePositions * kBytesOf<Form::kType>;
+  constexpr int64_t kStep = kTilePositions * kBytesOf<Form::kType>;
   const auto row_of = [&](int n, int v) { return &scores[n][tile * kTilePositions + v * kLanes]; };
   const int64_t group = Form::kHasKeyScales ? kKvGroup : dim;
   for (int64_t begin = 0; begin < dim; begin += group) {
     VecF sums[kCount][kVecs] = {};
     const int64_t end = begin + group < dim ? begin + group : dim;
     for (int64_t d = begin; d < end; ++d) {
-      if constexpr (Form::kIsInPlace) PrefetchStep<kTiles * kTilePositions * kBytesOf<Form::kType>>(ahead, d);
+      if constexpr (Form::kIsInPlace) {
+        AskAhead<Form::kAsks, kTiles, kStep>(page.keys + tile * dim * kStep,
+                                             page.after_keys + tile * dim * kStep, dim * kStep, d, dim);
+      }
       VecF keys[kVecs];
       for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
       for (int n = 0; n < kCount; ++n) {
@@ -172,17 +189,26 @@ CMFORGE_INLINE int64_t AddChannels(const KvPageLayout& layout, const PageView& p
                                    const AttendQuery* queries, const float (*weights)[kPagePositions],
                                    const Seen& seen, int64_t c) {
   const int64_t dim = layout.value_dim, groups = (dim + kKvGroup - 1) / kKvGroup;
-  for (; c + kVecs * kLanes <= dim; c += kVecs * kLanes) {
-    const std::byte* ahead = page.after_values + c * kPagePositions * kBytesOf<Form::kType>;
+  // Whole groups of channels, or a part of one.
+  constexpr int64_t kWidth = kVecs * kLanes, kGroups = kWidth > kKvGroup ? kWidth / kKvGroup : 1;
+  for (; c + kWidth <= dim; c += kWidth) {
+    const int64_t width = kWidth >= kKvGroup ? kKvGroup : layout.ValueAt(1, c) - layout.ValueAt(0, c);
+    const int64_t origin = c * kPagePositions * kBytesOf<Form::kType>;
     VecF sums[kCount][kVecs];
     for (int n = 0; n < kCount; ++n) {
       for (int v = 0; v < kVecs; ++v) sums[n][v] = Load(queries[n].acc + c + v * kLanes);
     }
     for (int64_t slot = seen.first; slot <= seen.last; ++slot) {
-      if constexpr (Form::kIsInPlace) PrefetchStep<kVecs * kLanes * kBytesOf<Form::kType>>(ahead, slot);
+      if constexpr (Form::kIsInPlace) {
+        AskAhead<Form::kAsks, kGroups, kWidth / kGroups * kBytesOf<Form::kType>>(
+            page.values + origin, page.after_values + origin,
+            kKvGroup * kPagePositions * kBytesOf<Form::kType>, slot, kPagePositions);
+      }
       VecF value[kVecs];
       for (int v = 0; v < kVecs; ++v) {
-        value[v] = LoadKv<Form::kType>(page.values, slot * dim + c + v * kLanes);
+        value[v] = LoadKv<Form::kType>(page.values, layout.ValueAt(0, c) + slot * width +
+                                                        (v * kLanes / kKvGroup) * kKvGroup * kPagePositions +
+                                                        v * kLanes % kKvGroup);
         if constexpr (Form::kHasValueScales)  // the vectors lie in one group, or begin with one
           value[v] *= Set(page.value_scales[slot * groups + c / kKvGroup + v * kLanes / kKvGroup]);
       }
@@ -207,12 +233,13 @@ CMFORGE_INLINE void AddValues(const KvPageLayout& layout, const PageView& page, 
   const Seen seen(queries, kCount, origin);
   if (seen.nothing()) return;
   int64_t c = AddChannels<Form, kCount, kVecs>(layout, page, queries, weights, seen, 0);
+  if constexpr (kVecs > 4) c = AddChannels<Form, kCount, 4>(layout, page, queries, weights, seen, c);
   if constexpr (kVecs > 1) c = AddChannels<Form, kCount, 1>(layout, page, queries, weights, seen, c);
   for (; c < dim; ++c) {
     for (int n = 0; n < kCount; ++n) {
       VecF sum = Set(queries[n].acc[c]);
       for (int64_t slot = seen.first; slot <= seen.last; ++slot) {
-        float value = ScalarKv<Form::kType>(page.values, slot * dim + c);
+        float value = ScalarKv<Form::kType>(page.values, layout.ValueAt(slot, c));
         if constexpr (Form::kHasValueScales) value *= page.value_scales[slot * groups + c / kKvGroup];
         sum = Fma(Set(weights[n][slot]), Set(value), sum);
       }
@@ -275,26 +302,29 @@ void UnpackKeys(const KvPageLayout& layout, PageView& page, float* to) {
   page.keys = reinterpret_cast<const std::byte*>(to);
 }
 
-/// Values as f32, scales multiplied.
+/// Values as f32 in the page's order, scales multiplied.
 template <KvType kType>
 void UnpackValues(const KvPageLayout& layout, PageView& page, float* to) {
   const int64_t dim = layout.value_dim, groups = (dim + kKvGroup - 1) / kKvGroup;
-  for (int64_t slot = 0; slot < kPagePositions; ++slot) {
-    const auto scale_of = [&](int64_t c) {
-      return kType == KvType::kQ8 ? page.value_scales[slot * groups + c / kKvGroup] : 1.0f;
-    };
-    int64_t c = 0;
-    for (; c + kLanes <= dim; c += kLanes)
-      Store(to + slot * dim + c, LoadKv<kType>(page.values, slot * dim + c) * Set(scale_of(c)));
-    for (; c < dim; ++c) to[slot * dim + c] = ScalarKv<kType>(page.values, slot * dim + c) * scale_of(c);
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t begin = group * kKvGroup, width = dim - begin < kKvGroup ? dim - begin : kKvGroup;
+    for (int64_t slot = 0; slot < kPagePositions; ++slot) {
+      const float scale = kType == KvType::kQ8 ? page.value_scales[slot * groups + group] : 1.0f;
+      const int64_t at = begin * kPagePositions + slot * width;
+      int64_t c = 0;
+      for (; c + kLanes <= width; c += kLanes)
+        Store(to + at + c, LoadKv<kType>(page.values, at + c) * Set(scale));
+      for (; c < width; ++c) to[at + c] = ScalarKv<kType>(page.values, at + c) * scale;
+    }
   }
   page.values = reinterpret_cast<const std::byte*>(to);
 }
 
 /// How the loops above meet a page's numbers: as they are stored, or unpacked (values then have their scales already).
-template <KvType kStored>
+template <KvType kStored, Asks kAsk>
 struct InPlace {
   static constexpr KvType kType = kStored;
+  static constexpr Asks kAsks = kAsk;
   static constexpr bool kIsInPlace = true, kHasKeyScales = kStored == KvType::kQ8,
                         kHasValueScales = kHasKeyScales;
   static constexpr int kMostAccumulators = kAccumulators, kQueries = kInPlace;
@@ -341,7 +371,7 @@ CMFORGE_INLINE void AddAll(const KvPageLayout& layout, const PageView& page, int
 
 /// A page and up to kMostQueries queries: all weights, then all values, so that what is unpacked stays in L1 while it
 /// is used.
-template <KvType kType>
+template <KvType kType, Asks kAsks>
 void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, const std::byte* bytes,
                 const std::byte* next, int64_t origin) {
   const KvPageLayout& layout = *args.layout;
@@ -350,8 +380,8 @@ void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, con
                    reinterpret_cast<const float*>(bytes + layout.key_scales),
                    values,
                    reinterpret_cast<const float*>(bytes + layout.value_scales),
-                   kAsksForNextPage ? next : values,
-                   kAsksForNextPage ? next + layout.values : next};
+                   kAsks == Asks::kNextPage ? next : values,
+                   kAsks == Asks::kNextPage ? next + layout.values : next};
   alignas(64) float scores[kMostQueries][kPagePositions];
   // One or two blocks of queries convert as they load.
   if (args.unpacked != nullptr && count > 2 * kInPlace) {
@@ -360,16 +390,17 @@ void AttendPage(const AttendArgs& args, AttendQuery* queries, int64_t count, con
     if (kType != KvType::kF32) UnpackValues<kType>(layout, page, args.unpacked);
     AddAll<Unpacked<kType>>(layout, page, origin, queries, count, scores);
   } else {
-    if constexpr (kAsksForNextPage && kType == KvType::kQ8) {
-      for (int64_t at = layout.key_scales; at < layout.values; at += 64) PrefetchLine(next + at);
-      for (int64_t at = layout.value_scales; at < layout.bytes; at += 64) PrefetchLine(next + at);
+    if constexpr (kAsks != Asks::kNextHalf && kType == KvType::kQ8) {
+      for (int64_t at = layout.key_scales; at < layout.values; at += kLine) AskLine<kAsks>(next + at);
+      const std::byte* scales = (kAsks == Asks::kNextPage ? next : bytes) + layout.value_scales;
+      for (int64_t at = 0; at < layout.bytes - layout.value_scales; at += kLine) AskLine<kAsks>(scales + at);
     }
-    WeighAll<InPlace<kType>>(args, page, origin, queries, count, scores);
-    AddAll<InPlace<kType>>(layout, page, origin, queries, count, scores);
+    WeighAll<InPlace<kType, kAsks>>(args, page, origin, queries, count, scores);
+    AddAll<InPlace<kType, kAsks>>(layout, page, origin, queries, count, scores);
   }
 }
 
-template <KvType kType>
+template <KvType kType, Asks kAsks>
 void AttendTyped(const AttendArgs& args) {
   for (int64_t position = args.begin; position < args.end; position += kPagePositions) {
     const std::byte* const* pages = args.pages + position / kPagePositions - args.first_page;
@@ -378,21 +409,30 @@ void AttendTyped(const AttendArgs& args) {
       const int64_t left = args.count - n;
       const bool is_last = n + kMostQueries >= args.count && position + kPagePositions < args.end;
       const std::byte* next = is_last ? pages[1] + args.head_offset : page;
-      AttendPage<kType>(args, args.queries + n, left < kMostQueries ? left : kMostQueries, page, next,
-                        position);
+      AttendPage<kType, kAsks>(args, args.queries + n, left < kMostQueries ? left : kMostQueries, page, next,
+                               position);
     }
   }
 }
 
-void Attend(const AttendArgs& args) {
+template <Asks kAsks>
+void AttendAsking(const AttendArgs& args) {
   switch (args.layout->type) {
     case KvType::kF32:
-      return AttendTyped<KvType::kF32>(args);
+      return AttendTyped<KvType::kF32, kAsks>(args);
     case KvType::kF16:
-      return AttendTyped<KvType::kF16>(args);
+      return AttendTyped<KvType::kF16, kAsks>(args);
     case KvType::kQ8:
-      return AttendTyped<KvType::kQ8>(args);
+      return AttendTyped<KvType::kQ8, kAsks>(args);
   }
+}
+
+void Attend(const AttendArgs& args) {
+#if defined(CMFORGE_VEC_AVX512)
+  return IsZen5OrLater() ? AttendAsking<Asks::kStreams>(args) : AttendAsking<Asks::kNextPage>(args);
+#else
+  return AttendAsking<Asks::kNextHalf>(args);
+#endif
 }
 
 }  // namespace

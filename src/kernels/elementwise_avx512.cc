@@ -17,6 +17,7 @@
 #include "base/half.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/isa.h"
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c"))), \

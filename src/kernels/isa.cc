@@ -108,16 +108,23 @@ std::vector<Isa> IsasThatRun() {
 
 Isa BestIsa() { return IsasThatRun().back(); }
 
-bool WantsPrefetch() {
+bool IsZen5OrLater() {
 #if defined(__x86_64__)
-  static const bool wants = [] {
-    if (__builtin_cpu_is("intel") != 0) return true;
+  static const bool is_zen5 = [] {
     constexpr unsigned kZen5 = 0x1A;
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (__builtin_cpu_is("amd") == 0 || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
     return (a >> 8 & 0xF) + (a >> 20 & 0xFF) >= kZen5;  // the family
   }();
-  return wants;
+  return is_zen5;
+#else
+  return false;
+#endif
+}
+
+bool WantsPrefetch() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0 || IsZen5OrLater();
 #else
   return false;
 #endif

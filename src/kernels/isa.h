@@ -32,6 +32,9 @@ inline constexpr int kIsaCount = 6;
 [[nodiscard]] std::vector<Isa> IsasThatRun();  // reference first, the best last
 [[nodiscard]] Isa BestIsa();
 
+/// An AMD processor of family 0x1A or later.
+[[nodiscard]] bool IsZen5OrLater();
+
 /// Whether several streams that are read in step go faster when they are prefetched by hand, although their loads
 /// are whole cache lines in order: so on Intel's processors and from Zen 5 on, not on others that were measured
 /// (avx512/rows.h).

@@ -81,13 +81,6 @@ CMFORGE_INLINE float StoreGroup(const float* x, int64_t n, int8_t* out) {
   return scale;
 }
 
-CMFORGE_INLINE void StoreGroups(const float* x, int64_t n, int8_t* out, float* scales) {
-  for (int64_t i = 0; i < n; i += kKvGroup) {
-    const int64_t count = n - i < kKvGroup ? n - i : kKvGroup;
-    scales[i / kKvGroup] = StoreGroup(x + i, count, out + i);
-  }
-}
-
 /// Keys of up to 16 positions into a tile of [dim][16], from `lane` on, kKvGroup dimensions after another:
 /// store(key, n, codes, group, j) encodes those of key j.
 template <class Block, class T, class Store>
@@ -122,14 +115,17 @@ void StoreKv(const KvPageLayout& layout, std::byte* page, int64_t slot, int64_t 
                    values + here * value_stride, value_stride);
   }
   const int64_t key_dim = layout.key_dim, value_dim = layout.value_dim;
-  const int64_t key_at = slot / kTilePositions * key_dim * kTilePositions, value_at = slot * value_dim;
+  const int64_t key_at = slot / kTilePositions * key_dim * kTilePositions;
+  const auto width_at = [=](int64_t c) { return value_dim - c < kKvGroup ? value_dim - c : kKvGroup; };
   switch (layout.type) {
     case KvType::kF32: {
       auto* tile = reinterpret_cast<float*>(page) + key_at + lane;
       for (int64_t j = 0; j < count; ++j) {
         for (int64_t d = 0; d < key_dim; ++d) tile[d * kTilePositions + j] = keys[j * key_stride + d];
-        std::memcpy(reinterpret_cast<float*>(page + layout.values) + value_at + j * value_dim,
-                    values + j * value_stride, static_cast<size_t>(value_dim) * sizeof(float));
+        for (int64_t c = 0; c < value_dim; c += kKvGroup) {
+          std::memcpy(reinterpret_cast<float*>(page + layout.values) + layout.ValueAt(slot + j, c),
+                      values + j * value_stride + c, static_cast<size_t>(width_at(c)) * sizeof(float));
+        }
       }
       return;
     }
@@ -138,8 +134,10 @@ void StoreKv(const KvPageLayout& layout, std::byte* page, int64_t slot, int64_t 
           keys, key_stride, key_dim, lane, count, reinterpret_cast<uint16_t*>(page) + key_at,
           [](const float* key, int64_t n, uint16_t* codes, int64_t, int64_t) { StoreHalves(key, n, codes); });
       for (int64_t j = 0; j < count; ++j) {
-        StoreHalves(values + j * value_stride, value_dim,
-                    reinterpret_cast<uint16_t*>(page + layout.values) + value_at + j * value_dim);
+        for (int64_t c = 0; c < value_dim; c += kKvGroup) {
+          StoreHalves(values + j * value_stride + c, width_at(c),
+                      reinterpret_cast<uint16_t*>(page + layout.values) + layout.ValueAt(slot + j, c));
+        }
       }
       return;
     }
@@ -155,9 +153,11 @@ void StoreKv(const KvPageLayout& layout, std::byte* page, int64_t slot, int64_t 
                              StoreGroup(key, n, reinterpret_cast<int8_t*>(codes));
                        });
       for (int64_t j = 0; j < count; ++j) {
-        StoreGroups(values + j * value_stride, value_dim,
-                    reinterpret_cast<int8_t*>(page + layout.values) + value_at + j * value_dim,
-                    value_scales + j * value_groups);
+        for (int64_t c = 0; c < value_dim; c += kKvGroup) {
+          value_scales[j * value_groups + c / kKvGroup] =
+              StoreGroup(values + j * value_stride + c, width_at(c),
+                         reinterpret_cast<int8_t*>(page + layout.values) + layout.ValueAt(slot + j, c));
+        }
       }
       return;
     }
