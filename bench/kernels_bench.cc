@@ -319,7 +319,7 @@ StoredMatrix StoredAt(const StoredKernels& kernels, const std::byte* at, const S
   if (form.form == StoredMatrix::Form::kScaled) w.scales = side;
   w.cols_per_scale = form.cols_per_scale == 0 ? cols : form.cols_per_scale;
   w.scales_per_row = cols / w.cols_per_scale;
-  w.prefetches = PrefetchesStored(kernels);
+  w.ahead = AheadOfStored(kernels);
   return w;
 }
 

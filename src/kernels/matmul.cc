@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "kernels/activations.h"
+#include "kernels/guided_rows.h"
 #include "kernels/kernels.h"
 #include "kernels/live_groups.h"
 #include "kernels/table.h"
@@ -17,9 +18,6 @@ namespace cmforge {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// With few tokens a task reads its thread's share of half of what is left of the region, at least this many bytes of
-// weights: long tasks keep the prefetchers running, and the last ones are short, so that they keep nobody waiting.
-constexpr int64_t kLeastTaskBytes = 64 << 10;
 constexpr int64_t kManyTokens = 8;
 // Tasks of many tokens: a thread has at least this many, of at most this many rows unless there are twice as many.
 constexpr int64_t kLeastTasks = 2, kTaskRows = 512;
@@ -98,14 +96,6 @@ struct Task {
 
 int64_t RowBytes(const WeightLayout& w) {
   return std::max<int64_t>(1, static_cast<int64_t>(w.end - w.codes) / w.rows);
-}
-
-/// Few tokens: rows of the next task, a multiple of `grain`, where `left_rows` of the job and `left_bytes` of the region
-/// are left.
-int64_t GuidedRows(int64_t left_rows, int64_t row_bytes, int64_t left_bytes, int64_t grain, int threads) {
-  const int64_t bytes = std::max(kLeastTaskBytes, left_bytes / (int64_t{2} * threads));
-  const int64_t rows = std::max<int64_t>(1, bytes / row_bytes / grain) * grain;
-  return left_rows < rows + rows / 2 ? left_rows : rows;
 }
 
 /// Many tokens: at least four tasks a thread, so that none waits long for the last one, and as large as that allows,
@@ -281,10 +271,10 @@ void MatMulInto(KernelContext& context, std::span<const MatMulJob> jobs, Compute
     for (const Plan& plan : plans) bytes += RowBytes(plan.weight());
     while (cuts.back() < width) {
       const int64_t left = width - cuts.back();
-      const int64_t rows =
+      const int64_t count =
           pool.threads() == 1 ? left : GuidedRows(left, bytes, left * bytes, kGroupSize, pool.threads());
-      cuts.push_back(cuts.back() + rows);
-      columns = std::max(columns, rows);
+      cuts.push_back(cuts.back() + count);
+      columns = std::max(columns, count);
     }
   } else {
     // As many as leave a thread its tasks and the results in cache.

@@ -59,20 +59,35 @@ int64_t StoredScratchFloats(int64_t cols) {
   return kPanelRows * PanelStride(cols) + PanelScratchFloats(kPanelRows);
 }
 
+namespace {
+
+void MultiplyOneToken(const StoredKernels& kernels, const StoredMatrix& w, int64_t begin, int64_t end,
+                      const float* x, const float* bias, float* out, int64_t row_stride) {
+  constexpr int64_t kMost = 256;
+  float y[kMost];
+  for (int64_t row = begin; row < end; row += kMost, out += kMost * row_stride) {
+    const int64_t rows = std::min(kMost, end - row);
+    kernels.multiply_one(w, row, row + rows, x, y);
+    for (int64_t r = 0; r < rows; ++r) out[r * row_stride] = bias != nullptr ? y[r] + bias[row + r] : y[r];
+  }
+}
+
+}  // namespace
+
 void MultiplyStored(const StoredKernels& kernels, const StoredMatrix& w, int64_t begin, int64_t end,
                     const float* x, int64_t x_stride, int64_t tokens, const float* bias, float* out,
                     int64_t row_stride, int64_t token_stride, float* scratch) {
   const bool has_steps = HasWholeSteps(w);
+  if (tokens == 1 && has_steps) {
+    MultiplyOneToken(kernels, w, begin, end, x, bias, out, row_stride);
+    return;
+  }
   const int64_t stride = PanelStride(w.cols);
   float* partials = scratch + kPanelRows * stride;
   for (int64_t row = begin; row < end; row += kPanelRows) {
     const int64_t rows = std::min(kPanelRows, end - row);
     float* to = out + (row - begin) * row_stride;
-    if (tokens == 1 && has_steps) {
-      float y[kPanelRows];
-      kernels.multiply_one(w, row, row + rows, x, y);
-      for (int64_t r = 0; r < rows; ++r) to[r * row_stride] = y[r];
-    } else if (w.form == StoredMatrix::Form::kF32) {
+    if (w.form == StoredMatrix::Form::kF32) {
       kernels.panel(reinterpret_cast<const float*>(w.data) + row * w.cols, w.cols, rows, w.cols, x, x_stride,
                     tokens, to, row_stride, token_stride, partials);
     } else {
@@ -109,6 +124,10 @@ const StoredKernels& StoredKernelsOf(Isa isa) {
   return kStoredReference;
 }
 
-bool PrefetchesStored(const StoredKernels& kernels) { return kernels.isa == Isa::kAvx2 || WantsPrefetch(); }
+StoredMatrix::Ahead AheadOfStored(const StoredKernels& kernels) {
+  using Ahead = StoredMatrix::Ahead;
+  if (WantsPrefetch()) return Ahead::kCopied;
+  return kernels.isa == Isa::kAvx2 ? Ahead::kAsked : Ahead::kNothing;
+}
 
 }  // namespace cmforge

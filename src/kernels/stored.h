@@ -39,7 +39,13 @@ struct StoredMatrix {
   const float* offsets = nullptr;  // as many as scales, or null: 0
   int64_t rows_per_scale = 1, cols_per_scale = 1, scales_per_row = 1;
 
-  bool prefetches = false;  // PrefetchesStored(), for matrices that come from memory
+  /// What is done for the rows that come next while one token is multiplied.
+  enum class Ahead : uint8_t {
+    kNothing,  // the processor foresees them, or they are in a cache
+    kAsked,    // they are asked for
+    kCopied,   // they are copied to L1, in the order of their bytes: the processor foresees that best
+  };
+  Ahead ahead = Ahead::kNothing;  // AheadOfStored(), for matrices that come from memory
 };
 
 /// Whether kernels read the matrix in steps of whole bytes; others are decoded number by number.
@@ -69,9 +75,9 @@ struct StoredKernels {
 /// Those of an instruction set that RunsHere(), or of the best one that has some.
 [[nodiscard]] const StoredKernels& StoredKernelsOf(Isa isa);
 
-/// Whether they ask for the rows that come next: also where the other kernels leave that to the processor
-/// (WantsPrefetch), since on Zen 3 it does not keep up with rows of palettes, which are short, and AVX2 takes long for.
-[[nodiscard]] bool PrefetchesStored(const StoredKernels& kernels);
+/// For matrices that come from memory. Zen 5 fetches rows that are read side by side much later than one stream (one
+/// core, palettes of 8 bits: 13 and 35 GB/s), and AVX2 on Zen 3 takes too long for palettes, whose rows are short.
+[[nodiscard]] StoredMatrix::Ahead AheadOfStored(const StoredKernels& kernels);
 
 /// Partial sums that a panel of that many rows leaves between blocks of columns.
 [[nodiscard]] constexpr int64_t PanelScratchFloats(int64_t rows) { return (rows + 3) / 4 * 4 * 6 * 16; }

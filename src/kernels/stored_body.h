@@ -7,7 +7,8 @@
 //   Vec16 LoadIntegers<bits>(const std::byte*, bool is_signed): 16 integers of 4 or 8 bits as floats;
 //   Vec16 Scale(Vec16 code, float offset, float scale): scale * (code - offset), rounded to f16;  float HalfToFloat(const std::byte*);
 //   struct PaletteTable<bits>: Set(const std::byte* halves, const std::byte* scale) with a scale or null, and
-//     Look(const std::byte* codes, use): use(i, 16 entries) for the codes 16 i to 16 i + 15 of 64, ascending;
+//     Look(const std::byte* codes, use): use(i, 16 entries) for the codes 16 i to 16 i + 15 of 64, ascending; where
+//     registers can hold a table, also Held Hold() and static Look(const Held&, codes, use);
 //   void Prefetch(const void*);
 //   void TileTrees(const Vec16 (&sums)[kTokens][kTileRows], float (&out)[kTokens][kTileRows]): the tree of each;
 //   constexpr int kTileRows, kTileTokens: outputs whose partial sums stay in registers.
@@ -18,21 +19,23 @@
 #ifndef CMFORGE_INLINE
 #define CMFORGE_INLINE inline __attribute__((always_inline))
 #endif
+#define CMFORGE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace cmforge {
 namespace {
 
 constexpr int64_t kStep = 64;  // columns
 
-// ---- rows as vectors. Begin(w, row, previous) finds a row; `previous` is the row before it, or null. Load(c, use) is
-// use(i, v) for the four vectors from column c on: each is used before the next is there, for want of registers.
+// ---- rows as vectors. Begin(w, row, previous) finds a row; `previous` is the row before it, or null. MoveTo(copy) reads
+// on from a copy of the row. Load(c, use) is use(i, v) for the four vectors from column c on: each is used before the next
+// is there, for want of registers.
 
 struct F32Row {
   static constexpr int64_t kStepBytes = 32 * kStep / 8;
-  [[nodiscard]] CMFORGE_INLINE const std::byte* At(int64_t c) const { return at_ + c * 32 / 8; }
   CMFORGE_INLINE void Begin(const StoredMatrix& w, int64_t row, const F32Row*) {
     at_ = w.data + 4 * row * w.cols;
   }
+  CMFORGE_INLINE void MoveTo(const std::byte* copy) { at_ = copy; }
   template <class Use>
   CMFORGE_INLINE void Load(int64_t c, Use&& use) const {
     const float* from = reinterpret_cast<const float*>(at_) + c;
@@ -45,10 +48,10 @@ struct F32Row {
 
 struct F16Row {
   static constexpr int64_t kStepBytes = 16 * kStep / 8;
-  [[nodiscard]] CMFORGE_INLINE const std::byte* At(int64_t c) const { return at_ + c * 16 / 8; }
   CMFORGE_INLINE void Begin(const StoredMatrix& w, int64_t row, const F16Row*) {
     at_ = w.data + 2 * row * w.cols;
   }
+  CMFORGE_INLINE void MoveTo(const std::byte* copy) { at_ = copy; }
   template <class Use>
   CMFORGE_INLINE void Load(int64_t c, Use&& use) const {
     for (int i = 0; i < 4; ++i) use(i, LoadF16(at_ + 2 * (c + 16 * i)));
@@ -62,7 +65,6 @@ template <int kBits>
 class PaletteRow {
  public:
   static constexpr int64_t kStepBytes = kBits * kStep / 8;
-  [[nodiscard]] CMFORGE_INLINE const std::byte* At(int64_t c) const { return codes_ + c * kBits / 8; }
   CMFORGE_INLINE void Begin(const StoredMatrix& w, int64_t row, const PaletteRow* previous) {
     codes_ = w.data + row * w.cols * kBits / 8;
     const std::byte* table = w.tables + 2 * (row / w.rows_per_table << kBits);
@@ -70,20 +72,34 @@ class PaletteRow {
     if (previous != nullptr && previous->table_at_ == table && previous->scale_at_ == scale) {
       table_ = previous->table_;
     } else {
-      own_.Set(table, scale);
+      if (table_ != &own_ || table_at_ != table || scale_at_ != scale) own_.Set(table, scale);
       table_ = &own_;
     }
     table_at_ = table;
     scale_at_ = scale;
   }
+  CMFORGE_INLINE void MoveTo(const std::byte* copy) { codes_ = copy; }
   template <class Use>
   CMFORGE_INLINE void Load(int64_t c, Use&& use) const {
     table_->Look(codes_ + c * kBits / 8, use);
   }
 
+  // Rows with one table, which registers hold meanwhile.
+  [[nodiscard]] CMFORGE_INLINE bool SharesTable(const PaletteRow& other) const {
+    return table_ == other.table_;
+  }
+  [[nodiscard]] CMFORGE_INLINE auto Hold() const requires requires(const PaletteTable<kBits>& table) {
+    table.Hold();
+  }
+  { return table_->Hold(); }
+  template <class Held, class Use>
+  CMFORGE_INLINE void Load(const Held& held, int64_t c, Use&& use) const {
+    PaletteTable<kBits>::Look(held, codes_ + c * kBits / 8, use);
+  }
+
  private:
-  const std::byte *codes_, *table_at_, *scale_at_;
-  const PaletteTable<kBits>* table_;
+  const std::byte *codes_ = nullptr, *table_at_ = nullptr, *scale_at_ = nullptr;
+  const PaletteTable<kBits>* table_ = nullptr;
   PaletteTable<kBits> own_;
 };
 
@@ -91,7 +107,6 @@ template <int kBits>
 class ScaledRow {
  public:
   static constexpr int64_t kStepBytes = kBits * kStep / 8;
-  [[nodiscard]] CMFORGE_INLINE const std::byte* At(int64_t c) const { return codes_ + c * kBits / 8; }
   CMFORGE_INLINE void Begin(const StoredMatrix& w, int64_t row, const ScaledRow*) {
     codes_ = w.data + row * w.cols * kBits / 8;
     const int64_t block = row / w.rows_per_scale * w.scales_per_row;
@@ -102,6 +117,7 @@ class ScaledRow {
     next_ = -1;
     is_signed_ = w.is_signed;
   }
+  CMFORGE_INLINE void MoveTo(const std::byte* copy) { codes_ = copy; }
   template <class Use>
   CMFORGE_INLINE void Load(int64_t c, Use&& use) {
     for (int i = 0; i < 4; ++i) {
@@ -135,37 +151,117 @@ CMFORGE_INLINE void ForTail(const StoredMatrix& w, int64_t row, int64_t whole, c
   for (int64_t c = 0; whole + c < w.cols; c += 16) fn(LoadF32(weights + c), LoadF32(values + c));
 }
 
+// Rows that are read side by side, since the sum of one is a chain.
+constexpr int kStreams = 4;
+// Rows of at most so many bytes are copied: two groups of them fit in L1.
+constexpr int64_t kMostCopied = 4096;
+// Where copies come from is asked for this many bytes before.
+constexpr int64_t kFarAhead = 4096;
+
 template <class Row>
-void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float* x, float* out) {
-  constexpr int kStreams = 4;
-  const int64_t whole = w.cols / kStep * kStep;
-  // The rows that come next, unless hardware that prefetches by itself is better left alone.
-  const int64_t ahead = w.prefetches ? kStreams * w.cols * w.bits / 8 : 0;
-  for (int64_t r = begin; r < end; r += kStreams) {
-    const int64_t rows = end - r < kStreams ? end - r : kStreams;
-    Row row[kStreams];
-    Vec16 sums[kStreams];
+concept HoldsTables = requires(const Row& row) {
+  row.Hold();
+};
+
+/// The whole steps of a group of rows. `fetch()` comes before each.
+template <bool kHolds, class Row, class Fetch>
+CMFORGE_INLINE void MultiplySteps(Row (&row)[kStreams], int64_t whole, const float* x, Fetch&& fetch,
+                                  Vec16 (&out)[kStreams]) {
+  Vec16 sums[kStreams];
 #pragma GCC unroll 4
-    for (int i = 0; i < kStreams; ++i) {
-      row[i].Begin(w, r + (i < rows ? i : rows - 1), i > 0 ? &row[i - 1] : nullptr);
-      sums[i] = Zero();
-    }
+  for (int i = 0; i < kStreams; ++i) sums[i] = Zero();
+  const auto steps = [&](auto&&... held) CMFORGE_INLINE_LAMBDA {
     for (int64_t c = 0; c < whole; c += kStep) {
+      fetch();
 #pragma GCC unroll 4
       for (int i = 0; i < kStreams; ++i) {
-        if (ahead > 0) {
-          for (int64_t line = 0; line < Row::kStepBytes; line += 64) Prefetch(row[i].At(c) + ahead + line);
-        }
         Vec16 sum = sums[i];
-        row[i].Load(c, [&](int k, Vec16 weights) { sum = Fma(weights, LoadF32(x + c + 16 * k), sum); });
+        row[i].Load(held..., c, [&](int k, Vec16 weights) CMFORGE_INLINE_LAMBDA {
+          sum = Fma(weights, LoadF32(x + c + 16 * k), sum);
+        });
         sums[i] = sum;
       }
     }
-    // Constant indices, or the sums would lie in memory.
+  };
+  if constexpr (kHolds) {
+    steps(row[0].Hold());
+  } else {
+    steps();
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kStreams; ++i) out[i] = sums[i];
+}
+
+template <class Row>
+void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float* x, float* out) {
+  using Ahead = StoredMatrix::Ahead;
+  const int64_t whole = w.cols / kStep * kStep, row_bytes = w.cols * w.bits / 8;
+  constexpr int64_t kStepBytes = kStreams * Row::kStepBytes;
+  const bool copies = w.ahead == Ahead::kCopied && row_bytes <= kMostCopied;
+  alignas(64) std::byte copy[2][kStreams * kMostCopied];
+  int side = 0;  // of `copy`, where this group is if it was copied
+  bool is_copied = false;
+  Row row[kStreams];
+  for (int64_t r = begin; r < end; r += kStreams) {
+    const int64_t rows = end - r < kStreams ? end - r : kStreams;
 #pragma GCC unroll 4
     for (int i = 0; i < kStreams; ++i) {
-      if (i >= rows) break;
-      Vec16 sum = sums[i];
+      row[i].Begin(w, r + (i < rows ? i : rows - 1), i > 0 ? &row[i - 1] : nullptr);
+      if (is_copied) row[i].MoveTo(copy[side] + i * row_bytes);
+    }
+    const std::byte* next = w.data + (r + kStreams) * row_bytes;
+    is_copied = copies && r + 2 * kStreams <= end;
+    Vec16 sums[kStreams];
+    const auto multiply = [&]<bool kHolds>() {
+      if (is_copied) {
+        side ^= 1;
+        std::byte* to = copy[side];
+        MultiplySteps<kHolds>(
+            row, whole, x,
+            [&]() CMFORGE_INLINE_LAMBDA {
+              for (int64_t line = 0; line < kStepBytes; line += 64) Prefetch(next + kFarAhead + line);
+              __builtin_memcpy(to, next, kStepBytes);
+              to += kStepBytes;
+              next += kStepBytes;
+            },
+            sums);
+        const int64_t rest = (w.cols - whole) * w.bits / 8 * kStreams;
+        if (rest > 0) __builtin_memcpy(to, next, static_cast<size_t>(rest));
+      } else if (w.ahead != Ahead::kNothing) {
+        const std::byte* at = next;
+        MultiplySteps<kHolds>(
+            row, whole, x,
+            [&]() CMFORGE_INLINE_LAMBDA {
+              for (int i = 0; i < kStreams; ++i) {
+                for (int64_t line = 0; line < Row::kStepBytes; line += 64)
+                  Prefetch(at + i * row_bytes + line);
+              }
+              at += Row::kStepBytes;
+            },
+            sums);
+      } else {
+        MultiplySteps<kHolds>(
+            row, whole, x, [] {}, sums);
+      }
+    };
+    if constexpr (HoldsTables<Row>) {
+      bool shares = true;
+      for (int i = 1; i < kStreams; ++i) shares = shares && row[i].SharesTable(row[0]);
+      if (shares) {
+        multiply.template operator()<true>();
+      } else {
+        multiply.template operator()<false>();
+      }
+    } else {
+      multiply.template operator()<false>();
+    }
+    // Through memory, or a call that follows, even one that is rarely made, would keep the sums there before.
+    alignas(64) float partials[kStreams][16];
+#pragma GCC unroll 4
+    for (int i = 0; i < kStreams; ++i) StoreF32(partials[i], sums[i]);
+#pragma GCC unroll 1
+    for (int64_t i = 0; i < rows; ++i) {
+      Vec16 sum = LoadF32(partials[i]);
       if (whole < w.cols) ForTail(w, r + i, whole, x, [&](Vec16 a, Vec16 b) { sum = Fma(a, b, sum); });
       out[r - begin + i] = Tree(sum);
     }

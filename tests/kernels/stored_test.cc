@@ -107,7 +107,7 @@ float Dot(const std::vector<float>& w, const float* x) {
 
 /// Every row of the matrix, and a range from inside it, by every number of tokens.
 void CheckAllProducts(const OwnedMatrix& o, uint64_t seed) {
-  const StoredMatrix& m = o.m;
+  StoredMatrix m = o.m;
   const int64_t most = 13;
   Maker maker(seed);
   const int64_t x_stride = m.cols + 3;
@@ -130,7 +130,17 @@ void CheckAllProducts(const OwnedMatrix& o, uint64_t seed) {
             << "row " << r;
       }
     }
-    for (const int64_t tokens : {1, 2, 3, 5, 6, 7, 13}) {
+    using Ahead = StoredMatrix::Ahead;
+    for (const auto& [tokens, ahead] : {std::pair{1, Ahead::kNothing},
+                                        {1, Ahead::kAsked},
+                                        {1, Ahead::kCopied},
+                                        {2, Ahead::kNothing},
+                                        {3, Ahead::kNothing},
+                                        {5, Ahead::kNothing},
+                                        {6, Ahead::kNothing},
+                                        {7, Ahead::kNothing},
+                                        {13, Ahead::kNothing}}) {
+      m.ahead = ahead;
       for (const int64_t begin : {int64_t{0}, m.rows / 3}) {
         const int64_t rows = m.rows - begin;
         std::vector<float> out(static_cast<size_t>(rows * tokens), 77.0f);

@@ -4,6 +4,7 @@
 
 #include "coreml/interpreter/kernel.h"
 #include "coreml/interpreter/strided.h"
+#include "kernels/guided_rows.h"
 #include "mil/infer.h"
 
 namespace cmforge::coreml {
@@ -23,7 +24,7 @@ class RowProduct {
       weight_ = context.Input(weight);
     } else if (const auto stored = constant_->Matrix(rows, cols)) {
       matrix_ = *stored;
-      matrix_.prefetches = PrefetchesStored(*kernels_);
+      matrix_.ahead = AheadOfStored(*kernels_);
       is_stored_ = true;
     }
     if (!bias.empty()) bias_ = context.Input(bias);
@@ -37,10 +38,9 @@ class RowProduct {
     const float* bias = bias_ == kNoValue ? nullptr : frame.In(bias_);
     StoredMatrix matrix = matrix_;
     if (weight_ != kNoValue) matrix.data = reinterpret_cast<const std::byte*>(frame.In(weight_));
-    const int64_t block = RowsPerTask(count, tokens, frame.threads());
-    const int64_t tasks = (count + block - 1) / block;
-    frame.pool().Run(tasks, [&](int64_t task, int worker) {
-      const int64_t first = task * block, n = std::min(block, count - first);
+    const Cuts cuts = CutRows(count, tokens, frame.threads());
+    frame.pool().Run(cuts.tasks, [&](int64_t task, int worker) {
+      const int64_t first = cuts.at[task], n = cuts.at[task + 1] - first;
       float* to = out + first * row_stride;
       float* scratch = frame.WorkerScratch(worker);
       if (constant_ && !is_stored_) {
@@ -72,13 +72,26 @@ class RowProduct {
     }
   }
 
-  /// At least four tasks a thread, so that none waits long for the last one; with one token they read 64 KiB.
-  [[nodiscard]] int64_t RowsPerTask(int64_t count, int64_t tokens, int threads) const {
-    if (threads == 1) return std::max<int64_t>(count, 1);
-    constexpr int64_t kTaskBits = int64_t{64 << 10} * 8;
-    int64_t wanted = count / (int64_t{4} * threads);
-    if (tokens == 1) wanted = std::min(wanted, kTaskBits / std::max<int64_t>(cols() * matrix_.bits, 1));
-    return std::max<int64_t>(1, (wanted + kPanelRows - 1) / kPanelRows) * kPanelRows;
+  /// Where tasks begin, and the end; not a vector, since steps allocate nothing.
+  struct Cuts {
+    static constexpr int64_t kMost = 512;
+    int64_t at[kMost + 1] = {};
+    int64_t tasks = 0;
+  };
+
+  /// With many tokens there are at least four tasks a thread, so that none waits long for the last one.
+  [[nodiscard]] Cuts CutRows(int64_t count, int64_t tokens, int threads) const {
+    const int64_t row_bytes = std::max<int64_t>(1, cols() * matrix_.bits / 8);
+    const int64_t equal = (count / (int64_t{4} * threads) + kPanelRows - 1) / kPanelRows * kPanelRows;
+    Cuts cuts;
+    for (int64_t begin = 0; begin < count; begin = cuts.at[cuts.tasks]) {
+      const int64_t left = count - begin;
+      int64_t rows = std::min(left, std::max(equal, kPanelRows));
+      if (tokens == 1) rows = GuidedRows(left, row_bytes, left * row_bytes, kPanelRows, threads);
+      if (threads == 1 || cuts.tasks + 1 == Cuts::kMost) rows = left;
+      cuts.at[++cuts.tasks] = begin + rows;
+    }
+    return cuts;
   }
 
   const StoredKernels* kernels_;

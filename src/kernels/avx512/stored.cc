@@ -1,7 +1,7 @@
-// Products of stored matrices with AVX-512. A table of f16 is held as the bytes of its entries as f32: three planes, since
-// the lowest byte of a half is zero. One vpermb looks up a plane for 64 codes of up to six bits (two vpermt2b and a blend
-// for eight bits), and interleaving bytes, then words, makes floats: no conversion and no way through memory.
-// Per 64 weights and row that is five shuffles (ten with 8 bits), eight interleavings and four fused multiply-adds.
+// Products of stored matrices with AVX-512. Codes of up to four bits find floats: one vpmultishiftqb spreads sixteen codes
+// and one vpermps looks them up. A larger table is held as the bytes of its entries as floats: three planes, since the
+// lowest byte of a half is zero. One vpermb looks up a plane for 64 codes of six bits (two vpermt2b and a blend for eight
+// bits), and interleaving bytes, then words, makes floats: no conversion and no way through memory.
 #include "kernels/stored.h"
 
 #include "kernels/avx512/common.h"
@@ -53,34 +53,105 @@ CMFORGE_INLINE __m512i ByteNumbers() {
                          21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
+/// The entries of a table of halves, times a scale where there is one.
+CMFORGE_INLINE __m512 SixteenEntries(const std::byte* halves, const std::byte* scale) {
+  const __m512 v = LoadF16(halves);
+  if (scale == nullptr) return v;
+  return _mm512_cvtph_ps(
+      _mm512_cvtps_ph(_mm512_mul_ps(_mm512_set1_ps(HalfAt(scale)), v), _MM_FROUND_TO_NEAREST_INT));
+}
+
+/// Where a table is, in a way that keeps it there: those of four rows would fill the registers, and sums would lie in
+/// memory instead.
+template <class T>
+[[nodiscard]] CMFORGE_INLINE const T* InMemory(const T* at) {
+  __asm__ volatile("" : "+r"(at));
+  return at;
+}
+
 /// The code that must lie at a place so that interleaving within lanes leaves ascending vectors: a 4x4 transposition of
 /// groups of four.
 CMFORGE_INLINE constexpr int CodeAt(int place) { return place / 4 % 4 * 16 + place / 16 * 4 + place % 4; }
 
+/// Codes of up to four bits.
 template <int kBits>
 class PaletteTable {
  public:
   CMFORGE_INLINE void Set(const std::byte* halves, const std::byte* scale) {
-    const __m512 by = _mm512_set1_ps(scale != nullptr ? HalfAt(scale) : 1.0f);
-    for (int at = 0; at < kEntries; at += kPlane) {
-      __m512i entries[kPlane / 16];
+    alignas(32) std::byte repeated[32];  // what is above the bits of a code is ignored
+    for (int i = 0; i < 16; i += kEntries) __builtin_memcpy(repeated + 2 * i, halves, 2 * kEntries);
+    _mm512_store_ps(entries_, SixteenEntries(repeated, scale));
+  }
+
+  using Held = __m512i;
+  [[nodiscard]] CMFORGE_INLINE Held Hold() const { return LoadBytes(InMemory(entries_)); }
+
+  template <class Use>
+  static CMFORGE_INLINE void Look(Held entries, const std::byte* at, Use&& use) {
 #pragma GCC unroll 4
-      for (int i = 0; i < kPlane / 16; ++i) {
-        const __mmask16 mask = LowLanes(kEntries - 16 * i);
-        __m512 v = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, halves + 2 * (at + 16 * i)));
-        if (scale != nullptr)
-          v = _mm512_cvtph_ps(_mm512_cvtps_ph(_mm512_mul_ps(by, v), _MM_FROUND_TO_NEAREST_INT));
-        entries[i] = _mm512_castps_si512(v);
-      }
+    for (int k = 0; k < 4; ++k) {
+      // The eight bytes that end with sixteen codes, or the first eight.
+      const int from = 2 * kBits * (k + 1) < 8 ? 0 : 2 * kBits * (k + 1) - 8;
+      int64_t word;
+      __builtin_memcpy(&word, at + from, sizeof word);
+      const __m512i codes =
+          _mm512_multishift_epi64_epi8(Shifts(16 * kBits * k - 8 * from), _mm512_set1_epi64(word));
+      use(k, _mm512_castsi512_ps(_mm512_permutexvar_epi32(codes, entries)));
+    }
+  }
+  template <class Use>
+  CMFORGE_INLINE void Look(const std::byte* at, Use&& use) const {
+    Look(Hold(), at, use);
+  }
+
+ private:
+  static constexpr int kEntries = 1 << kBits;
+
+  /// Lane i's lowest byte begins with its code, where the first code begins at bit `first`.
+  static CMFORGE_INLINE __m512i Shifts(int first) {
+    Bytes64 b{};
+    for (int i = 0; i < 16; ++i) b.at[4 * i] = static_cast<uint8_t>((first + i * kBits) % 64);
+    return LoadBytes(b.at);
+  }
+
+  alignas(64) float entries_[16];
+};
+
+/// Codes of six or eight bits.
+template <int kBits>
+requires(kBits > 4) class PaletteTable<kBits> {
+  static constexpr int kEntries = 1 << kBits, kPlanes = 3, kParts = kEntries / 64;
+
+ public:
+  CMFORGE_INLINE void Set(const std::byte* halves, const std::byte* scale) {
+    for (int at = 0; at < kEntries; at += 64) {
+      __m512i entries[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i)
+        entries[i] = _mm512_castps_si512(SixteenEntries(halves + 2 * (at + 16 * i), scale));
 #pragma GCC unroll 3
       for (int plane = 0; plane < kPlanes; ++plane)
         _mm512_store_si512(planes_[plane] + at, PlaneOf(entries, plane + 1));
     }
   }
 
+  struct Held {
+    __m512i planes[kPlanes][kParts];
+  };
+  [[nodiscard]] CMFORGE_INLINE Held Hold() const {
+    const uint8_t* planes = InMemory(planes_[0]);
+    Held held;
+#pragma GCC unroll 3
+    for (int plane = 0; plane < kPlanes; ++plane) {
+#pragma GCC unroll 4
+      for (int part = 0; part < kParts; ++part)
+        held.planes[plane][part] = LoadBytes(planes + plane * kEntries + 64 * part);
+    }
+    return held;
+  }
+
   template <class Use>
-  CMFORGE_INLINE void Look(const std::byte* at, Use&& use) const {
-    const uint8_t* planes = Planes();
+  static CMFORGE_INLINE void Look(const Held& held, const std::byte* at, Use&& use) {
     __m512i plane[kPlanes];
     if constexpr (kBits == 8) {
       const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
@@ -88,19 +159,16 @@ class PaletteTable {
       const __mmask64 is_upper = _mm512_movepi8_mask(codes);
 #pragma GCC unroll 3
       for (int i = 0; i < kPlanes; ++i) {
-        const uint8_t* from = planes + i * kPlaneBytes;
-        plane[i] = _mm512_mask_blend_epi8(
-            is_upper, _mm512_permutex2var_epi8(LoadBytes(from), codes, LoadBytes(from + 64)),
-            _mm512_permutex2var_epi8(LoadBytes(from + 128), codes, LoadBytes(from + 192)));
+        const __m512i(&part)[kParts] = held.planes[i];
+        plane[i] = _mm512_mask_blend_epi8(is_upper, _mm512_permutex2var_epi8(part[0], codes, part[1]),
+                                          _mm512_permutex2var_epi8(part[2], codes, part[3]));
       }
     } else {
-      // Eight codes are kBits bytes: four codes to each half of a 64-bit lane, then each code to the low bits of a byte.
-      // What is above them is ignored, since tables of fewer than 64 entries repeat.
-      const __m512i bytes = _mm512_permutexvar_epi8(Spread(), LoadCodes(at));
+      // Eight codes are six bytes: four codes to each half of a 64-bit lane, then each code to the low bits of a byte.
+      const __m512i bytes = _mm512_permutexvar_epi8(Spread(), LoadBytes(at, LowBytes(8 * kBits)));
       const __m512i codes = _mm512_multishift_epi64_epi8(Shifts(), bytes);
 #pragma GCC unroll 3
-      for (int i = 0; i < kPlanes; ++i)
-        plane[i] = _mm512_permutexvar_epi8(codes, LoadBytes(planes + i * kPlaneBytes));
+      for (int i = 0; i < kPlanes; ++i) plane[i] = _mm512_permutexvar_epi8(codes, held.planes[i][0]);
     }
     const __m512i zero = _mm512_setzero_si512();
     const __m512i low0 = _mm512_unpacklo_epi8(zero, plane[0]), low1 = _mm512_unpackhi_epi8(zero, plane[0]);
@@ -111,41 +179,20 @@ class PaletteTable {
     use(2, _mm512_castsi512_ps(_mm512_unpacklo_epi16(low1, high1)));
     use(3, _mm512_castsi512_ps(_mm512_unpackhi_epi16(low1, high1)));
   }
+  template <class Use>
+  CMFORGE_INLINE void Look(const std::byte* at, Use&& use) const {
+    Look(Hold(), at, use);
+  }
 
  private:
-  static constexpr int kEntries = 1 << kBits;
-  static constexpr int kPlane = kEntries < 16   ? 16
-                                : kEntries < 64 ? kEntries
-                                                : 64;  // entries handled at a time
-  static constexpr int kPlanes = 3, kPlaneBytes = kEntries < 64 ? 64 : kEntries;
-
-  /// Where the planes are, in a way that keeps them there: those of four rows would fill the registers, and sums would
-  /// lie in memory instead.
-  [[nodiscard]] CMFORGE_INLINE const uint8_t* Planes() const {
-    const uint8_t* at = planes_[0];
-    __asm__ volatile("" : "+r"(at));
-    return at;
-  }
-
-  /// Byte `byte` of each entry, repeated to 64.
+  /// Byte `byte` of each of 64 entries.
   static CMFORGE_INLINE __m512i PlaneOf(const __m512i* entries, int byte) {
-    const __m512i lane = _mm512_and_si512(
-        ByteNumbers(), _mm512_set1_epi8(static_cast<char>((kEntries < 32 ? kEntries : 32) - 1)));
+    const __m512i lane = _mm512_and_si512(ByteNumbers(), _mm512_set1_epi8(31));
     const __m512i index =
         _mm512_or_si512(_mm512_slli_epi16(lane, 2), _mm512_set1_epi8(static_cast<char>(byte)));
-    if constexpr (kPlane == 16) {
-      return _mm512_permutexvar_epi8(index, entries[0]);
-    } else {
-      return _mm512_mask_blend_epi8(__mmask64{0xFFFFFFFF} << 32,
-                                    _mm512_permutex2var_epi8(entries[0], index, entries[1]),
-                                    _mm512_permutex2var_epi8(entries[2], index, entries[3]));
-    }
-  }
-
-  static CMFORGE_INLINE __m512i LoadCodes(const std::byte* at) {
-    if constexpr (kBits == 4)  // half a line, which never crosses one where a whole vector would
-      return _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-    return LoadBytes(at, LowBytes(8 * kBits));
+    return _mm512_mask_blend_epi8(__mmask64{0xFFFFFFFF} << 32,
+                                  _mm512_permutex2var_epi8(entries[0], index, entries[1]),
+                                  _mm512_permutex2var_epi8(entries[2], index, entries[3]));
   }
 
   static CMFORGE_INLINE __m512i Spread() {
@@ -168,7 +215,7 @@ class PaletteTable {
     return LoadBytes(b.at);
   }
 
-  alignas(64) uint8_t planes_[kPlanes][kPlaneBytes];
+  alignas(64) uint8_t planes_[kPlanes][kEntries];
 };
 
 // Four rows by six tokens are 24 accumulators, with four weights and one activation beside them.
