@@ -144,27 +144,40 @@ class Runner {
     pass_.kernels.rope(to, cosines_ + row * half_, sines_ + row * half_, half_);
   }
 
+  /// Tiles of positions that a span's rows lie in: from the first, so many.
+  static std::pair<int64_t, int64_t> Tiles(const RowSpan& span) {
+    const int64_t first = span.position / kTilePositions;
+    return {first, (span.position + span.count - 1) / kTilePositions + 1 - first};
+  }
+
+  /// A few rows are stored by the tasks that read them, head by head: what these write is what they read next.
+  [[nodiscard]] bool IsStoredByTasks(const RowSpan& span) const {
+    return a_.k && Tiles(span).second < pass_.pool().threads() &&
+           span.count <= std::max<int64_t>(1, kLeastQueriesPerTask / group_);
+  }
+
   void StoreKeys() {
     if (!a_.k) return;
     for (const RowSpan& span : pass_.spans) {
       if (!span.is_on) continue;
-      KvCache& cache = Cache(span);
-      cache.Reserve(span.position, span.position + span.count);
+      Cache(span).Reserve(span.position, span.position + span.count);
+      if (IsStoredByTasks(span)) continue;
       // By tiles of positions, which share cache lines; a few rows by head.
-      const int64_t first = span.position / kTilePositions,
-                    tiles = (span.position + span.count - 1) / kTilePositions + 1 - first;
+      const auto [first, tiles] = Tiles(span);
       const int64_t cost = span.count * dim_ * 4;
       if (tiles < pass_.pool().threads()) {
-        ForRange(pass_, a_.kv_heads, cost, [&](int64_t begin, int64_t end) {
-          for (int64_t tile = first; tile < first + tiles; ++tile) StoreTile(span, tile, begin, end);
-        });
+        ForRange(pass_, a_.kv_heads, cost, [&](int64_t begin, int64_t end) { StoreHeads(span, begin, end); });
       } else {
-        ForRange(pass_, tiles, cost * a_.kv_heads / tiles, [&](int64_t begin, int64_t end) {
-          for (int64_t tile = first + begin; tile < first + end; ++tile)
-            StoreTile(span, tile, 0, a_.kv_heads);
+        ForRange(pass_, tiles, cost * a_.kv_heads / tiles, [&, from = first](int64_t begin, int64_t end) {
+          for (int64_t tile = from + begin; tile < from + end; ++tile) StoreTile(span, tile, 0, a_.kv_heads);
         });
       }
     }
+  }
+
+  void StoreHeads(const RowSpan& span, int64_t begin, int64_t end) const {
+    const auto [first, tiles] = Tiles(span);
+    for (int64_t tile = first; tile < first + tiles; ++tile) StoreTile(span, tile, begin, end);
   }
 
   /// What of the span lies in a tile of positions, heads [begin, end).
@@ -193,6 +206,7 @@ class Runner {
       // A layer whose keys another one was to store, but a mask switched that one off, sees nothing.
       if (!span.is_on || !Cache(span).Covers(First(span.position), span.position + span.count)) {
         std::fill_n(attended_ + span.row * a_.heads * dim_, span.count * a_.heads * dim_, 0.0f);
+        if (span.is_on && IsStoredByTasks(span)) StoreHeads(span, 0, a_.kv_heads);
         continue;
       }
       // One head's tasks follow each other, so that its keys and values stay in a cache, the longest first, so that
@@ -209,6 +223,7 @@ class Runner {
           if (HasLiveHead(span, kv_head)) {
             tasks.push_back(task);
           } else {
+            if (IsStoredByTasks(span)) StoreHeads(span, kv_head, kv_head + 1);
             ClearHeads(task);
           }
         }
@@ -225,6 +240,9 @@ class Runner {
     if (count < 2 * threads && segments > count) {
       // Few tasks over long contexts: every segment on its own, merged afterwards in order.
       TurnQueries();
+      for (const Task& task : tasks) {
+        if (IsStoredByTasks(*task.span)) StoreHeads(*task.span, task.kv_head, task.kv_head + 1);
+      }
       parts_ = pass_.work.attend_parts.Get(segments * queries * dim_);
       std::vector<AttendQuery> states(static_cast<size_t>(segments * queries));
       pass_.pool().Run(segments, [&](int64_t index, int) {
@@ -233,7 +251,7 @@ class Runner {
         const Task& task = *(next - 1);
         AttendQuery* state = states.data() + index * queries;
         Prepare(task, state, parts_ + index * queries * dim_, nullptr);
-        AttendSegment(task, state, task.first / kSegment + index - task.part, nullptr);
+        AttendSegment(task, state, task.first / kSegment + index - task.part, nullptr, nullptr);
       });
       for (const Task& task : tasks) {
         AttendQuery* whole = states.data() + task.part * queries;
@@ -254,8 +272,12 @@ class Runner {
       float* unpacked = parts_ + worker * by_thread;
       float* memory = unpacked + page;
       float* turned = memory + queries * 2 * dim_;
+      if (IsStoredByTasks(*task.span)) StoreHeads(*task.span, task.kv_head, task.kv_head + 1);
       std::vector<AttendQuery> whole(static_cast<size_t>(queries)), part(whole.size());
       Prepare(task, whole.data(), memory, turned);
+      // The next task of this thread, if others take as long.
+      const std::byte* after =
+          index + threads < count ? FirstPage(tasks[static_cast<size_t>(index + threads)]) : nullptr;
       for (int64_t s = 0; s < task.segments(); ++s) {
         AttendQuery* into = s == 0 ? whole.data() : part.data();
         if (s > 0) {
@@ -265,7 +287,7 @@ class Runner {
             AttendBegin(part[static_cast<size_t>(n)], dim_);
           }
         }
-        AttendSegment(task, into, task.first / kSegment + s, unpacked);
+        AttendSegment(task, into, task.first / kSegment + s, unpacked, after);
         if (s > 0) {
           for (size_t n = 0; n < static_cast<size_t>(task.count * group_); ++n)
             AttendMerge(whole[n], part[n], dim_);
@@ -337,7 +359,16 @@ class Runner {
     }
   }
 
-  void AttendSegment(const Task& task, AttendQuery* states, int64_t segment, float* unpacked) const {
+  [[nodiscard]] const std::byte* Page(const Task& task, int64_t position) const {
+    const KvCache& cache = Cache(*task.span);
+    return cache.pages()[position / kPagePositions - cache.first_page()] + cache.HeadOffset(task.kv_head);
+  }
+
+  [[nodiscard]] const std::byte* FirstPage(const Task& task) const { return Page(task, task.first); }
+
+  /// `after`: the page that is read after the last segment.
+  void AttendSegment(const Task& task, AttendQuery* states, int64_t segment, float* unpacked,
+                     const std::byte* after) const {
     const KvCache& cache = Cache(*task.span);
     AttendArgs args;
     args.layout = &cache.layout();
@@ -350,6 +381,7 @@ class Runner {
     args.first_page = cache.first_page();
     args.begin = std::max(segment * kSegment, task.first / kPagePositions * kPagePositions);
     args.end = std::min((segment + 1) * kSegment, task.last + 1);
+    args.after = args.end <= task.last ? Page(task, args.end) : after;
     args.unpacked = unpacked;
     pass_.kernels.attend(args);
   }

@@ -59,7 +59,8 @@ struct AttendArgs {
   const std::byte* const* pages = nullptr;  // pages[i]: positions from (first_page + i) * 64
   int64_t head_offset = 0;                  // of this kv head inside a page block
   int64_t first_page = 0;
-  int64_t begin = 0, end = 0;  // positions to visit; begin is a multiple of 64
+  int64_t begin = 0, end = 0;        // positions to visit; begin is a multiple of 64
+  const std::byte* after = nullptr;  // a head's page that is read soon after these, to be asked for; or null
   float* unpacked =
       nullptr;  // 64-byte aligned room for UnpackedFloats(), or null: then many queries take longer
 };

@@ -407,8 +407,14 @@ void AttendTyped(const AttendArgs& args) {
     const std::byte* page = pages[0] + args.head_offset;
     for (int64_t n = 0; n < args.count; n += kMostQueries) {
       const int64_t left = args.count - n;
-      const bool is_last = n + kMostQueries >= args.count && position + kPagePositions < args.end;
-      const std::byte* next = is_last ? pages[1] + args.head_offset : page;
+      const std::byte* next = page;
+      if (n + kMostQueries >= args.count) {
+        if (position + kPagePositions < args.end) {
+          next = pages[1] + args.head_offset;
+        } else if (args.after != nullptr) {
+          next = args.after;
+        }
+      }
       AttendPage<kType, kAsks>(args, args.queries + n, left < kMostQueries ? left : kMostQueries, page, next,
                                position);
     }
