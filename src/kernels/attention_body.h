@@ -80,8 +80,10 @@ CMFORGE_INLINE void AskAhead(const std::byte* here, const std::byte* after, int6
     if constexpr (kAsks == Asks::kStreams) {
       const int64_t over = at + kLead - steps * kStep;
       const std::byte* from = over < 0 ? here + at + kLead : after + over;
+#pragma GCC unroll 4
       for (int n = 0; n < kStreams; ++n) AskLine<kAsks>(from + n * stride);
       if (at >= kFirstLines) continue;
+#pragma GCC unroll 4
       for (int n = 0; n < kStreams; ++n) AskLine<kAsks>(after + at + n * stride);
     } else {
       AskLine<kAsks>(after + at);
@@ -118,29 +120,32 @@ CMFORGE_INLINE void ScoreTiles(const KvPageLayout& layout, const PageView& page,
                                const AttendQuery* queries, float (*scores)[kPagePositions]) {
   constexpr int kVecs = kTiles * kTileVecs;
   const int64_t dim = layout.key_dim;
-  // Vector v of the tiles, dimension d.
-  const auto key_at = [&](int v, int64_t d) {
-    return LoadKv<Form::kType>(page.keys,
-                               ((tile + v / kTileVecs) * dim + d) * kTilePositions + v % kTileVecs * kLanes);
-  };
-  constexpr int64_t kStep = kTilePositions * kBytesOf<Form::kType>;
+  constexpr int64_t kStep = kTilePositions * kBytesOf<Form::kType>,
+                    kSteps = kStep < kLine ? kLine / kStep : 1;
+  const std::byte *keys = page.keys + tile * dim * kStep, *after = page.after_keys + tile * dim * kStep;
+  const int64_t stride = dim * kStep;
   const auto row_of = [&](int n, int v) { return &scores[n][tile * kTilePositions + v * kLanes]; };
   const int64_t group = Form::kHasKeyScales ? kKvGroup : dim;
   for (int64_t begin = 0; begin < dim; begin += group) {
     VecF sums[kCount][kVecs] = {};
     const int64_t end = begin + group < dim ? begin + group : dim;
-    for (int64_t d = begin; d < end; ++d) {
-      if constexpr (Form::kIsInPlace) {
-        AskAhead<Form::kAsks, kTiles, kStep>(page.keys + tile * dim * kStep,
-                                             page.after_keys + tile * dim * kStep, dim * kStep, d, dim);
-      }
-      VecF keys[kVecs];
-      for (int v = 0; v < kVecs; ++v) keys[v] = key_at(v, d);
+    const auto add = [&](int64_t d) __attribute__((always_inline)) {
+      VecF key[kVecs];
+      for (int v = 0; v < kVecs; ++v)
+        key[v] = LoadKv<Form::kType>(keys + v / kTileVecs * stride + d * kStep, v % kTileVecs * kLanes);
       for (int n = 0; n < kCount; ++n) {
         const VecF q = Set(queries[n].q[d]);
-        for (int v = 0; v < kVecs; ++v) sums[n][v] = Fma(q, keys[v], sums[n][v]);
+        for (int v = 0; v < kVecs; ++v) sums[n][v] = Fma(q, key[v], sums[n][v]);
       }
+    };
+    int64_t d = begin;
+    for (; d + kSteps <= end; d += kSteps) {  // a line of each tile
+      if constexpr (Form::kIsInPlace)
+        AskAhead<Form::kAsks, kTiles, kStep * kSteps>(keys, after, stride, d / kSteps, dim / kSteps);
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kSteps; ++i) add(d + i);
     }
+    for (; d < end; ++d) add(d);
     for (int v = 0; v < kVecs; ++v) {
       if constexpr (Form::kHasKeyScales) {
         const int64_t groups = (dim + kKvGroup - 1) / kKvGroup;
