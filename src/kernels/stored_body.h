@@ -136,7 +136,7 @@ class ScaledRow {
   const std::byte *codes_, *scales_;
   const float* offsets_;
   int64_t cols_, next_;
-  float scale_, offset_;
+  float scale_ = 0, offset_ = 0;
   bool is_signed_;
 };
 
@@ -157,6 +157,24 @@ constexpr int kStreams = 4;
 constexpr int64_t kMostCopied = 4096;
 // Where copies come from is asked for this many bytes before.
 constexpr int64_t kFarAhead = 4096;
+
+/// Whole vectors: compilers copy in smaller ones.
+template <int64_t kBytes>
+CMFORGE_INLINE void CopyBytes(std::byte* to, const std::byte* from) {
+  constexpr int64_t kVectors = kBytes / 64 * 64;
+  for (int64_t i = 0; i < kVectors; i += 64)
+    StoreF32(reinterpret_cast<float*>(to + i), LoadF32(reinterpret_cast<const float*>(from + i)));
+  if constexpr (kVectors < kBytes) __builtin_memcpy(to + kVectors, from + kVectors, kBytes - kVectors);
+}
+
+/// The next bytes of a copy, and what is copied later is asked for.
+template <int64_t kBytes>
+CMFORGE_INLINE void CopyStep(std::byte*& to, const std::byte*& from) {
+  for (int64_t line = 0; line < kBytes; line += 64) Prefetch(from + kFarAhead + line);
+  CopyBytes<kBytes>(to, from);
+  to += kBytes;
+  from += kBytes;
+}
 
 template <class Row>
 concept HoldsTables = requires(const Row& row) {
@@ -200,7 +218,13 @@ void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float*
   const bool copies = w.ahead == Ahead::kCopied && row_bytes <= kMostCopied;
   alignas(64) std::byte copy[2][kStreams * kMostCopied];
   int side = 0;  // of `copy`, where this group is if it was copied
-  bool is_copied = false;
+  bool is_copied = copies && end - begin >= kStreams;
+  if (is_copied) {  // the first group, which nothing is multiplied meanwhile
+    std::byte* to = copy[0];
+    const std::byte *from = w.data + begin * row_bytes, *last = from + kStreams * row_bytes;
+    while (last - from >= 256) CopyStep<256>(to, from);
+    __builtin_memcpy(to, from, static_cast<size_t>(last - from));
+  }
   Row row[kStreams];
   for (int64_t r = begin; r < end; r += kStreams) {
     const int64_t rows = end - r < kStreams ? end - r : kStreams;
@@ -217,14 +241,7 @@ void MultiplyOne(const StoredMatrix& w, int64_t begin, int64_t end, const float*
         side ^= 1;
         std::byte* to = copy[side];
         MultiplySteps<kHolds>(
-            row, whole, x,
-            [&]() CMFORGE_INLINE_LAMBDA {
-              for (int64_t line = 0; line < kStepBytes; line += 64) Prefetch(next + kFarAhead + line);
-              __builtin_memcpy(to, next, kStepBytes);
-              to += kStepBytes;
-              next += kStepBytes;
-            },
-            sums);
+            row, whole, x, [&]() CMFORGE_INLINE_LAMBDA { CopyStep<kStepBytes>(to, next); }, sums);
         const int64_t rest = (w.cols - whole) * w.bits / 8 * kStreams;
         if (rest > 0) __builtin_memcpy(to, next, static_cast<size_t>(rest));
       } else if (w.ahead != Ahead::kNothing) {
