@@ -102,6 +102,9 @@ class OpContext {
   /// Whose kernels compute products.
   [[nodiscard]] virtual Isa isa() const { return BestIsa(); }
   [[nodiscard]] virtual mil::Opset opset() const { return mil::Opset::kIos18; }
+  /// Whether the result is to be rounded to f16; if so, the kernel does that from now on, where its numbers still are
+  /// in the cache of the core that made them.
+  [[nodiscard]] virtual bool TakeRounding() { return false; }
   /// True when the output shares its memory with input `parameter` (slice_update in place).
   [[nodiscard]] virtual bool IsInPlace() const { return false; }
 

@@ -16,7 +16,7 @@ using mil::DataType;
 class RowProduct {
  public:
   RowProduct(OpContext& context, std::string_view weight, std::string_view bias, int64_t rows, int64_t cols)
-      : kernels_(&StoredKernelsOf(context.isa())) {
+      : kernels_(&StoredKernelsOf(context.isa())), rounds_(context.TakeRounding()) {
     matrix_.rows = rows;
     matrix_.cols = cols;
     constant_ = context.Constant(weight);
@@ -32,7 +32,7 @@ class RowProduct {
   }
 
   /// Weight rows [begin, begin + count) on `tokens` rows of x; y of weight row begin + i starts at out + i *
-  /// row_stride.
+  /// row_stride. One of the strides is 1.
   void Run(const Frame& frame, int64_t begin, int64_t count, const float* x, int64_t x_stride, int64_t tokens,
            float* out, int64_t row_stride, int64_t token_stride) const {
     const float* bias = bias_ == kNoValue ? nullptr : frame.In(bias_);
@@ -48,6 +48,12 @@ class RowProduct {
       } else {
         MultiplyStored(*kernels_, matrix, begin + first, begin + first + n, x, x_stride, tokens, bias, to,
                        row_stride, token_stride, scratch);
+      }
+      if (!rounds_) return;
+      if (row_stride == 1) {
+        for (int64_t t = 0; t < tokens; ++t) RoundToHalves(to + t * token_stride, n);
+      } else {
+        for (int64_t r = 0; r < n; ++r) RoundToHalves(to + r * row_stride, tokens);
       }
     });
   }
@@ -79,15 +85,14 @@ class RowProduct {
     int64_t tasks = 0;
   };
 
-  /// With many tokens there are at least four tasks a thread, so that none waits long for the last one.
   [[nodiscard]] Cuts CutRows(int64_t count, int64_t tokens, int threads) const {
-    const int64_t row_bytes = std::max<int64_t>(1, cols() * matrix_.bits / 8);
-    const int64_t equal = (count / (int64_t{4} * threads) + kPanelRows - 1) / kPanelRows * kPanelRows;
+    // Many tokens need far more work than bytes: tasks of a few rows are long enough.
+    const int64_t weight = std::min<int64_t>(tokens, 64);
+    const int64_t row_bytes = std::max<int64_t>(1, cols() * matrix_.bits / 8) * weight;
     Cuts cuts;
     for (int64_t begin = 0; begin < count; begin = cuts.at[cuts.tasks]) {
       const int64_t left = count - begin;
-      int64_t rows = std::min(left, std::max(equal, kPanelRows));
-      if (tokens == 1) rows = GuidedRows(left, row_bytes, left * row_bytes, kPanelRows, threads);
+      int64_t rows = GuidedRows(left, row_bytes, left * row_bytes, kPanelRows, threads);
       if (threads == 1 || cuts.tasks + 1 == Cuts::kMost) rows = left;
       cuts.at[++cuts.tasks] = begin + rows;
     }
@@ -95,6 +100,7 @@ class RowProduct {
   }
 
   const StoredKernels* kernels_;
+  bool rounds_;
   WeightPtr constant_;
   StoredMatrix matrix_;
   bool is_stored_ = false;

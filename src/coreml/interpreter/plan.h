@@ -46,8 +46,9 @@ struct PlanStep {
   bool is_in_place = false;  // slice_update inside its input
   bool is_view = false;      // nothing to do
   bool is_rounded = false;
-  int state = -1;          // of read_state and write_state
-  std::string_view fused;  // what a chain of operations became, of which `op` is the last
+  bool rounds_itself = false;  // its kernel does
+  int state = -1;              // of read_state and write_state
+  std::string_view fused;      // what a chain of operations became, of which `op` is the last
   Kernel kernel;
 };
 

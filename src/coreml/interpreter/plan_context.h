@@ -7,7 +7,7 @@ namespace cmforge::coreml {
 
 class FunctionPlan::StepContext final : public OpContext {
  public:
-  StepContext(FunctionPlan& plan, const PlanStep& step, const mil::OpCall& operation)
+  StepContext(FunctionPlan& plan, PlanStep& step, const mil::OpCall& operation)
       : OpContext(operation), plan_(plan), step_(step) {}
 
   ValueId Input(std::string_view parameter, size_t index) override {
@@ -31,6 +31,10 @@ class FunctionPlan::StepContext final : public OpContext {
   }
   [[nodiscard]] Isa isa() const override { return plan_.options_.isa; }
   [[nodiscard]] mil::Opset opset() const override { return plan_.function_.opset; }
+  [[nodiscard]] bool TakeRounding() override {
+    step_.rounds_itself = step_.is_rounded && OutputType(0).dtype == mil::DataType::kFloat16;
+    return step_.rounds_itself;
+  }
   [[nodiscard]] bool IsInPlace() const override { return step_.is_in_place; }
 
   /// The first failure of decoding an input.
@@ -38,7 +42,7 @@ class FunctionPlan::StepContext final : public OpContext {
 
  private:
   FunctionPlan& plan_;
-  const PlanStep& step_;
+  PlanStep& step_;
   Result<void> status_;
 };
 

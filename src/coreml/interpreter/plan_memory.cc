@@ -84,6 +84,7 @@ Result<Kernel> FunctionPlan::KernelOf(PlanStep& step, const mil::OpCall& call) {
     if (!step.outputs.empty()) return copy(home, step.outputs[0], At(home).count());
     return copy(step.operands.at("data")[0], home, At(home).count());
   }
+  step.rounds_itself = false;
   StepContext context(*this, step, call);
   CMF_TRY(Kernel kernel, MakeKernel(context));
   CMF_CHECK(std::move(context.status()));

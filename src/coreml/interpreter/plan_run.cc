@@ -44,7 +44,7 @@ Result<void> FunctionPlan::Run(StateSet* run_states) {
       return Fail(ErrorKind::kCancelled, "interrupted");
     auto status = step.is_dynamic ? RunDynamic(step) : step.kernel(frame_);
     if (!status) return fail(std::move(status).error().In(mil::OperationLabel(*step.op)));
-    if (!step.is_rounded) continue;
+    if (!step.is_rounded || step.rounds_itself) continue;
     for (const ValueId id : step.outputs) round(id);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
