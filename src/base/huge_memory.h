@@ -9,6 +9,8 @@ namespace cmforge {
 /// `size` bytes of 0, aligned to far more than a cache line. The system gives them as they are first touched and has
 /// them back once they are freed. Throws std::bad_alloc.
 [[nodiscard]] std::byte* NewHugeMemory(size_t size);
+/// Writes the first byte, a 0, and says whether a huge page came with it.
+[[nodiscard]] bool TouchHugeMemory(std::byte* data);
 void FreeHugeMemory(std::byte* data, size_t size);
 
 struct HugeMemoryFree {

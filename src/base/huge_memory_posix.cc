@@ -33,6 +33,16 @@ std::byte* NewHugeMemory(size_t size) {
   return data;
 }
 
+bool TouchHugeMemory(std::byte* data) {
+  *const_cast<volatile std::byte*>(data) = std::byte{};
+#ifdef MADV_HUGEPAGE
+  unsigned char is_here = 0;
+  return ::mincore(data + kHugePage / 2, 1, &is_here) == 0 && (is_here & 1) != 0;
+#else
+  return false;
+#endif
+}
+
 void FreeHugeMemory(std::byte* data, size_t size) {
   if (data != nullptr) ::munmap(data, Mapped(size));
 }

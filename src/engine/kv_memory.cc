@@ -1,6 +1,8 @@
 // Stretches of huge pages, each cut into blocks from its beginning on.
 #include "engine/kv_memory.h"
 
+#include <cstring>
+
 #include "base/bytes.h"
 #include "base/huge_memory.h"
 
@@ -13,9 +15,12 @@ KvMemory::Block KvMemory::NewBlock(int64_t window, size_t size) {
   if (stretch.size - stretch.used < size) {
     const size_t whole = AlignUp(kBlocks * size, kHugePage);
     stretch = {{NewHugeMemory(whole), HugeMemoryFree{whole}}, whole, 0};
+    stretch.is_huge = TouchHugeMemory(stretch.memory.get());
   }
   std::byte* data = stretch.memory.get() + stretch.used;
   stretch.used += size;
+  // A small page that is read before it is written faults twice.
+  if (!stretch.is_huge) std::memset(data, 0, size);
   return {data, [memory = stretch.memory](std::byte*) {}};
 }
 

@@ -21,6 +21,7 @@ class KvMemory {
   struct Stretch {
     std::shared_ptr<std::byte> memory;
     size_t size = 0, used = 0;
+    bool is_huge = false;
   };
   std::map<int64_t, Stretch> stretches_;  // the ones to cut from, by window
 };

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -40,6 +43,24 @@ TEST(KvMemory, BlocksAreZeroAlignedAndApart) {
     }
   }
 }
+
+#if defined(__linux__)
+TEST(KvMemory, WithoutHugePagesBlocksAreWrittenBeforeTheyAreRead) {
+  ASSERT_EQ(::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+  KvMemory memory;
+  for (const size_t size : kSizes) {
+    const KvMemory::Block block = memory.NewBlock(0, size);
+    for (size_t i = 0; i < size; i += 4096) {
+      unsigned char is_here = 0;
+      auto* page = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(block.get() + i) / 4096 * 4096);
+      EXPECT_EQ(::mincore(page, 1, &is_here), 0);
+      EXPECT_EQ(is_here & 1, 1) << size << " " << i;
+      EXPECT_EQ(block[static_cast<std::ptrdiff_t>(i)], std::byte{});
+    }
+  }
+  ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+}
+#endif
 
 TEST(KvMemory, GoesWithItsLastBlockWhoeverHoldsIt) {
   for (const size_t size : kSizes) {
