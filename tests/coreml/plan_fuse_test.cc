@@ -1,5 +1,6 @@
 // Chains that become one step give the bits of their operations one by one. An operation whose result is an output
 // too stays a step of its own: that is the program without chains.
+#include <optional>
 #include <random>
 
 #include "coreml/tensors.h"
@@ -166,6 +167,68 @@ TEST(Fusing, ElementwiseChainsGiveTheBitsOfTheirSteps) {
     }
   }
   EXPECT_GT(chains, 150);
+}
+
+/// Convolutions of one input, some of it through a view, with other steps in between whose buffers would lie where
+/// results that are made early are: each result is that of a program with this convolution alone.
+TEST(Fusing, ConvolutionsOfOneInputGiveTheBitsOfEachAlone) {
+  constexpr int64_t kChannels = 48, kConvs = 11;
+  for (const int64_t positions : {1, 3, 20}) {
+    for (const Precision precision : {Precision::kF16, Precision::kF32}) {
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(fmt::format("{} positions, {} threads", positions, threads));
+        const auto run = [&](std::optional<int64_t> only, const std::vector<double>& x) {
+          std::mt19937 random(7);
+          mil::FunctionBuilder b;
+          const Var in = b.Input("x", {DataType::kFloat16, {1, kChannels, 1, positions}});
+          Var between = in;
+          for (int64_t i = 0; i < kConvs; ++i) {
+            const int64_t rows = 16 + 24 * (i % 4);
+            std::vector<float> weights, biases;
+            for (const double w : Numbers(random, rows * kChannels)) weights.push_back(static_cast<float>(w));
+            for (const double w : Numbers(random, rows)) biases.push_back(static_cast<float>(w));
+            if (only && *only != i) continue;
+            const Var from =
+                i % 3 == 1
+                    ? b.Op("reshape", {{"x", in},
+                                       {"shape", std::vector<int32_t>{1, static_cast<int32_t>(kChannels), 1,
+                                                                      static_cast<int32_t>(positions)}}})
+                    : in;
+            const Var w = b.Const(mil::Floats(DataType::kFloat16, {rows, kChannels, 1, 1}, weights), "w");
+            mil::Args operands{{"x", from}, {"weight", w}};
+            if (i % 2 == 0)
+              operands.emplace_back("bias", b.Const(mil::Floats(DataType::kFloat16, {rows}, biases), "b"));
+            const Var y = b.Op("conv", operands);
+            if (!only) between = b.Op("softmax", {{"x", between}, {"axis", 1}});
+            b.Output(
+                b.Op("reduce_sum", {{"x", b.Op("concat", {{"values", std::vector<Var>{y, y}}, {"axis", 1}})},
+                                    {"axes", std::vector<int32_t>{2}},
+                                    {"keep_dims", true}}),
+                fmt::format("y{}", i));
+          }
+          if (!only) b.Output(between, "between");
+          auto runner = PlanOf(PackageOf(b), precision, threads);
+          EXPECT_TRUE(runner) << runner.error().message;
+          EXPECT_EQ(runner->StepHistogram()["convolutions of one input"],
+                    only ? 0 : 2);  // of eight and of three
+          SetInput(*runner, 0, x);
+          EXPECT_TRUE(runner->Run(nullptr));
+          std::vector<std::vector<double>> got;
+          for (int64_t i = 0; i < kConvs; ++i) {
+            if (!only || *only == i)
+              got.push_back(OutputOf(*runner, runner->FindOutput(fmt::format("y{}", i))));
+          }
+          return got;
+        };
+        std::mt19937 random(11);
+        const std::vector<double> x = Numbers(random, kChannels * positions);
+        const auto together = run(std::nullopt, x);
+        for (int64_t i = 0; i < kConvs; ++i) {
+          EXPECT_TRUE(Near(together[static_cast<size_t>(i)], run(i, x)[0], 0)) << "convolution " << i;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

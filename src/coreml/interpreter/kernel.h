@@ -119,6 +119,10 @@ class OpContext {
 /// Fails: kUnsupported when no kernel executes the operation; kCorrupt as type inference.
 Result<Kernel> MakeKernel(OpContext& context);
 
+/// Convolutions that have one input, and the same extents and strides, as one step: at most kMostConvs.
+inline constexpr size_t kMostConvs = 8;
+Result<Kernel> MakeConvs(std::span<OpContext* const> contexts);
+
 /// False for operations that only move elements: their results need no rounding.
 [[nodiscard]] bool DoesArithmetic(std::string_view op);
 

@@ -1,6 +1,8 @@
 // Matrix products, convolutions, attention. Constant weights are read in the form they are stored in.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "coreml/interpreter/kernel.h"
 #include "coreml/interpreter/strided.h"
@@ -31,37 +33,53 @@ class RowProduct {
     context.Reserve(StoredScratchFloats(cols), 0);
   }
 
-  /// Weight rows [begin, begin + count) on `tokens` rows of x; y of weight row begin + i starts at out + i *
-  /// row_stride. One of the strides is 1.
+  /// Rows [begin, begin + count); y of row begin + i starts at out + i * row_stride.
+  struct Part {
+    const RowProduct* product;
+    int64_t begin, count;
+    float* out;
+  };
+  /// Parts of products of the same columns, on `tokens` rows of x. One of the strides is 1.
+  static void RunAll(const Frame& frame, std::span<const Part> parts, const float* x, int64_t x_stride,
+                     int64_t tokens, int64_t row_stride, int64_t token_stride) {
+    const Cuts cuts = CutRows(parts, tokens, frame.threads());
+    frame.pool().Run(cuts.tasks, [&](int64_t task, int worker) {
+      const Task& t = cuts.at[static_cast<size_t>(task)];
+      const Part& part = parts[static_cast<size_t>(t.part)];
+      part.product->RunRows(frame, part.begin + t.first, t.count, x, x_stride, tokens,
+                            part.out + t.first * row_stride, row_stride, token_stride, worker);
+    });
+  }
   void Run(const Frame& frame, int64_t begin, int64_t count, const float* x, int64_t x_stride, int64_t tokens,
            float* out, int64_t row_stride, int64_t token_stride) const {
-    const float* bias = bias_ == kNoValue ? nullptr : frame.In(bias_);
-    StoredMatrix matrix = matrix_;
-    if (weight_ != kNoValue) matrix.data = reinterpret_cast<const std::byte*>(frame.In(weight_));
-    const Cuts cuts = CutRows(count, tokens, frame.threads());
-    frame.pool().Run(cuts.tasks, [&](int64_t task, int worker) {
-      const int64_t first = cuts.at[task], n = cuts.at[task + 1] - first;
-      float* to = out + first * row_stride;
-      float* scratch = frame.WorkerScratch(worker);
-      if (constant_ && !is_stored_) {
-        RunDecoded(begin + first, n, x, x_stride, tokens, bias, to, row_stride, token_stride, scratch);
-      } else {
-        MultiplyStored(*kernels_, matrix, begin + first, begin + first + n, x, x_stride, tokens, bias, to,
-                       row_stride, token_stride, scratch);
-      }
-      if (!rounds_) return;
-      if (row_stride == 1) {
-        for (int64_t t = 0; t < tokens; ++t) RoundToHalves(to + t * token_stride, n);
-      } else {
-        for (int64_t r = 0; r < n; ++r) RoundToHalves(to + r * row_stride, tokens);
-      }
-    });
+    const Part part{this, begin, count, out};
+    RunAll(frame, {&part, 1}, x, x_stride, tokens, row_stride, token_stride);
   }
 
   [[nodiscard]] int64_t rows() const { return matrix_.rows; }
   [[nodiscard]] int64_t cols() const { return matrix_.cols; }
 
  private:
+  void RunRows(const Frame& frame, int64_t begin, int64_t count, const float* x, int64_t x_stride,
+               int64_t tokens, float* out, int64_t row_stride, int64_t token_stride, int worker) const {
+    const float* bias = bias_ == kNoValue ? nullptr : frame.In(bias_);
+    float* scratch = frame.WorkerScratch(worker);
+    if (constant_ && !is_stored_) {
+      RunDecoded(begin, count, x, x_stride, tokens, bias, out, row_stride, token_stride, scratch);
+    } else {
+      StoredMatrix matrix = matrix_;
+      if (weight_ != kNoValue) matrix.data = reinterpret_cast<const std::byte*>(frame.In(weight_));
+      MultiplyStored(*kernels_, matrix, begin, begin + count, x, x_stride, tokens, bias, out, row_stride,
+                     token_stride, scratch);
+    }
+    if (!rounds_) return;
+    if (row_stride == 1) {
+      for (int64_t t = 0; t < tokens; ++t) RoundToHalves(out + t * token_stride, count);
+    } else {
+      for (int64_t r = 0; r < count; ++r) RoundToHalves(out + r * row_stride, tokens);
+    }
+  }
+
   /// Forms that kernels do not know are decoded a few rows at a time.
   void RunDecoded(int64_t begin, int64_t count, const float* x, int64_t x_stride, int64_t tokens,
                   const float* bias, float* out, int64_t row_stride, int64_t token_stride,
@@ -78,23 +96,34 @@ class RowProduct {
     }
   }
 
-  /// Where tasks begin, and the end; not a vector, since steps allocate nothing.
-  struct Cuts {
+  struct Task {
+    int32_t part;
+    int64_t first, count;  // rows of the part
+  };
+  struct Cuts {  // not a vector, since steps allocate nothing
     static constexpr int64_t kMost = 512;
-    int64_t at[kMost + 1] = {};
+    std::array<Task, kMost> at;
     int64_t tasks = 0;
   };
-
-  [[nodiscard]] Cuts CutRows(int64_t count, int64_t tokens, int threads) const {
+  static Cuts CutRows(std::span<const Part> parts, int64_t tokens, int threads) {
     // Many tokens need far more work than bytes: tasks of a few rows are long enough.
     const int64_t weight = std::min<int64_t>(tokens, 64);
-    const int64_t row_bytes = std::max<int64_t>(1, cols() * matrix_.bits / 8) * weight;
+    const auto row_bytes = [&](const Part& part) {
+      return std::max<int64_t>(1, part.product->cols() * part.product->matrix_.bits / 8) * weight;
+    };
+    int64_t left_bytes = 0;
+    for (const Part& part : parts) left_bytes += part.count * row_bytes(part);
     Cuts cuts;
-    for (int64_t begin = 0; begin < count; begin = cuts.at[cuts.tasks]) {
-      const int64_t left = count - begin;
-      int64_t rows = GuidedRows(left, row_bytes, left * row_bytes, kPanelRows, threads);
-      if (threads == 1 || cuts.tasks + 1 == Cuts::kMost) rows = left;
-      cuts.at[++cuts.tasks] = begin + rows;
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const auto parts_left = static_cast<int64_t>(parts.size() - p);
+      for (int64_t first = 0; first < parts[p].count;) {
+        const int64_t left = parts[p].count - first, bytes = row_bytes(parts[p]);
+        int64_t rows = GuidedRows(left, bytes, left_bytes, kPanelRows, threads);
+        if (threads == 1 || cuts.tasks + parts_left == Cuts::kMost) rows = left;
+        cuts.at[static_cast<size_t>(cuts.tasks++)] = {static_cast<int32_t>(p), first, rows};
+        first += rows;
+        left_bytes -= rows * bytes;
+      }
     }
     return cuts;
   }
@@ -200,36 +229,57 @@ class Patches {
   bool is_plain_ = false;
 };
 
-Result<Kernel> Conv(OpContext& context) {
+/// Several have the same input and, but for their rows, the same form; each output lies by itself.
+Result<Kernel> Convs(std::span<OpContext* const> contexts) {
+  OpContext& context = *contexts[0];
   CMF_TRY(const mil::ConvPlan plan, mil::PlanConv(context.call));
   const Shape& x_shape = context.ShapeOf("x");
-  const Shape& weight = context.ShapeOf("weight");
-  const Patches patches(x_shape, plan, weight[1]);
-  RowProduct product(context, "weight", context.call.Has("bias") ? "bias" : "", weight[0], patches.cols());
+  const int64_t group_channels = context.ShapeOf("weight")[1];
+  const Patches patches(x_shape, plan, group_channels);
+  std::vector<RowProduct> products;
+  std::vector<ValueId> outs;
+  for (OpContext* one : contexts) {
+    products.emplace_back(*one, "weight", one->call.Has("bias") ? "bias" : "", one->ShapeOf("weight")[0],
+                          patches.cols());
+    outs.push_back(one->Output());
+  }
   constexpr int64_t kPatchFloats = 4 << 20;
   const int64_t block = std::clamp<int64_t>(kPatchFloats / std::max<int64_t>(patches.cols(), 1), 1,
                                             std::max<int64_t>(patches.positions(), 1));
   if (!patches.is_row()) context.Reserve(0, block * patches.cols());
-  return [product, patches, block, groups = plan.groups, batch = x_shape[0], group_channels = weight[1],
-          x = context.Input("x"), out = context.Output()](const Frame& frame) -> Result<void> {
-    const int64_t group_rows = product.rows() / groups;
+  return [products = std::move(products), outs = std::move(outs), patches, block, groups = plan.groups,
+          batch = x_shape[0], group_channels, x = context.Input("x")](const Frame& frame) -> Result<void> {
+    std::array<RowProduct::Part, kMostConvs> all;
+    const std::span<RowProduct::Part> parts(all.data(), products.size());
     for (int64_t n = 0; n < batch * groups; ++n) {
       const float* from = frame.In(x) + n * group_channels * patches.plane();
-      float* to = frame.Out(out) + n * group_rows * patches.positions();
-      const int64_t first_row = n % groups * group_rows;
+      const auto set_parts = [&](int64_t position) {
+        for (size_t i = 0; i < parts.size(); ++i) {
+          const int64_t rows = products[i].rows() / groups;
+          parts[i] = {&products[i], n % groups * rows, rows,
+                      frame.Out(outs[i]) + n * rows * patches.positions() + position};
+        }
+      };
       if (patches.is_row()) {
-        product.Run(frame, first_row, group_rows, from, patches.cols(), 1, to, 1, 1);
+        set_parts(0);
+        RowProduct::RunAll(frame, parts, from, patches.cols(), 1, 1, 1);
         continue;
       }
       for (int64_t begin = 0; begin < patches.positions(); begin += block) {
         const int64_t end = std::min(patches.positions(), begin + block);
         patches.Gather(frame.pool(), from, begin, end, frame.SharedScratch());
-        product.Run(frame, first_row, group_rows, frame.SharedScratch(), patches.cols(), end - begin,
-                    to + begin, patches.positions(), 1);
+        set_parts(begin);
+        RowProduct::RunAll(frame, parts, frame.SharedScratch(), patches.cols(), end - begin,
+                           patches.positions(), 1);
       }
     }
     return {};
   };
+}
+
+Result<Kernel> Conv(OpContext& context) {
+  OpContext* const one = &context;
+  return Convs({&one, 1});
 }
 
 // ---- matmul
@@ -492,6 +542,8 @@ Result<Kernel> Attention(OpContext& context) {
 }
 
 }  // namespace
+
+Result<Kernel> MakeConvs(std::span<OpContext* const> contexts) { return Convs(contexts); }
 
 KernelMaker FindProductKernel(std::string_view op) {
   if (op == "linear") return Linear;

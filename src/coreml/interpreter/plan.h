@@ -46,9 +46,10 @@ struct PlanStep {
   bool is_in_place = false;  // slice_update inside its input
   bool is_view = false;      // nothing to do
   bool is_rounded = false;
-  bool rounds_itself = false;  // its kernel does
-  int state = -1;              // of read_state and write_state
-  std::string_view fused;      // what a chain of operations became, of which `op` is the last
+  bool rounds_itself = false;    // its kernel does
+  int state = -1;                // of read_state and write_state
+  std::vector<PlanStep> joined;  // convolutions of the same input that are computed with this one
+  std::string_view fused;        // what a chain of operations became, of which `op` is the last
   Kernel kernel;
 };
 
@@ -109,6 +110,7 @@ class FunctionPlan {
   Result<void> PlaceBuffers();
   Result<void> MakeKernels();
   Result<Kernel> KernelOf(PlanStep& step, const mil::OpCall& call);
+  Result<Kernel> KernelOfConvs(PlanStep& step, StepContext& first);
 
   // run (plan_run.cc)
   Result<void> RunDynamic(PlanStep& step);

@@ -1,11 +1,14 @@
 // Chains of operations that become one step. What a chain computes is what its operations compute; their results in
 // between are never whole in memory.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "coreml/interpreter/cached_attention.h"
 #include "coreml/interpreter/element_chain.h"
 #include "coreml/interpreter/plan.h"
 #include "coreml/interpreter/strided.h"
+#include "mil/infer.h"
 
 namespace cmforge::coreml {
 
@@ -23,6 +26,7 @@ class FunctionPlan::Fuser {
   Result<void> Fuse() {
     const auto count = static_cast<int32_t>(plan_.steps_.size());
     for (int32_t s = 0; s < count; ++s) CMF_CHECK(TryAttention(s));
+    for (int32_t s = 0; s < count; ++s) JoinConv(s);
     // The last operation of a chain takes in those before it.
     for (int32_t s = count; s-- > 0;) CMF_CHECK(TryChain(s));
     return {};
@@ -198,6 +202,48 @@ class FunctionPlan::Fuser {
     return {};
   }
 
+  // ---- convolutions of the same input
+
+  /// Whether a step is a product with a constant matrix at every position of its input.
+  bool IsPlainConv(const PlanStep& step) {
+    if (step.is_dynamic || step.is_view || step.kernel || step.op->type != "conv") return false;
+    for (const auto& [parameter, ids] : step.operands) {
+      if (plan_.At(ids[0]).is_constant != (parameter != "x")) return false;
+    }
+    const auto call = plan_.CallOf(*step.op, step.operands);
+    if (!call) return false;
+    const auto plan = mil::PlanConv(*call);
+    const auto are = [](const std::vector<int64_t>& all, int64_t n) {
+      return std::all_of(all.begin(), all.end(), [n](int64_t one) { return one == n; });
+    };
+    return plan && plan->groups == 1 && are(plan->kernel, 1) && are(plan->strides, 1) &&
+           are(plan->pad_before, 0) && are(plan->pad_after, 0);
+  }
+
+  /// Joins a convolution to an earlier one of the same input: it needs nothing that is not there by then, and one
+  /// step reads the matrices of both without waiting in between.
+  void JoinConv(int32_t s) {
+    PlanStep& step = Step(s);
+    if (!IsPlainConv(step)) return;
+    const PlanValue& x = plan_.At(step.operands.at("x")[0]);
+    const auto [it, is_new] = convs_.try_emplace({x.root, x.offset, x.type.tensor.shape}, s);
+    PlanStep& first = Step(it->second);
+    if (is_new || first.joined.size() + 1 == kMostConvs) {
+      it->second = s;
+      return;
+    }
+    for (const ValueId id : step.outputs) {
+      first.outputs.push_back(id);
+      producer_[Index(id)] = it->second;
+      plan_.At(id).defined_at = plan_.At(first.outputs[0]).defined_at;
+    }
+    first.joined.push_back(step);
+    first.fused = "convolutions of one input";
+    step.is_view = true;
+    step.outputs.clear();
+    step.operands.clear();
+  }
+
   // ---- elementwise chains
 
   /// An operation that chains have, on floats, with one result.
@@ -293,6 +339,8 @@ class FunctionPlan::Fuser {
   FunctionPlan& plan_;
   std::vector<int32_t> producer_;  // by value: the step that makes it
   std::vector<int32_t> uses_;      // by value
+  // By what convolutions read: the step that others join.
+  std::map<std::tuple<ValueId, int64_t, Shape>, int32_t> convs_;
 };
 
 Result<void> FunctionPlan::FuseSteps() { return Fuser(*this).Fuse(); }

@@ -1,5 +1,6 @@
 // Memory and kernels of a planned function.
 #include <algorithm>
+#include <numeric>
 
 #include "coreml/interpreter/plan.h"
 #include "coreml/interpreter/plan_context.h"
@@ -36,12 +37,14 @@ class Arena {
 }  // namespace
 
 Result<void> FunctionPlan::PlaceBuffers() {
-  // Values are numbered in the order they are made, inputs first: times only go up.
+  std::vector<ValueId> by_time(values_.size());  // inputs first
+  std::iota(by_time.begin(), by_time.end(), 0);
+  std::stable_sort(by_time.begin(), by_time.end(),
+                   [&](ValueId a, ValueId b) { return At(a).defined_at < At(b).defined_at; });
   Arena arena;
   constexpr int64_t kAlign = 16;
-  for (size_t i = 0; i < values_.size(); ++i) {
-    PlanValue& v = values_[i];
-    const auto id = static_cast<ValueId>(i);
+  for (const ValueId id : by_time) {
+    PlanValue& v = At(id);
     const bool is_elsewhere =
         v.root != id || v.state >= 0 || v.is_constant || v.is_dynamic() || v.type.is_state() || v.is_gone;
     if (is_elsewhere || !v.type.is_tensor() || v.type.tensor.dtype == mil::DataType::kString) continue;
@@ -86,8 +89,23 @@ Result<Kernel> FunctionPlan::KernelOf(PlanStep& step, const mil::OpCall& call) {
   }
   step.rounds_itself = false;
   StepContext context(*this, step, call);
+  if (!step.joined.empty()) return KernelOfConvs(step, context);
   CMF_TRY(Kernel kernel, MakeKernel(context));
   CMF_CHECK(std::move(context.status()));
+  return kernel;
+}
+
+Result<Kernel> FunctionPlan::KernelOfConvs(PlanStep& step, StepContext& first) {
+  std::deque<mil::OpCall> calls;
+  std::deque<StepContext> others;
+  std::vector<OpContext*> contexts = {&first};
+  for (PlanStep& other : step.joined) {
+    CMF_TRY(mil::OpCall call, CallOf(*other.op, other.operands));
+    contexts.push_back(&others.emplace_back(*this, other, calls.emplace_back(std::move(call))));
+  }
+  CMF_TRY(Kernel kernel, MakeConvs(contexts));
+  CMF_CHECK(std::move(first.status()));
+  for (StepContext& other : others) CMF_CHECK(std::move(other.status()));
   return kernel;
 }
 
