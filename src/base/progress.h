@@ -13,14 +13,18 @@ namespace cmforge {
 
 enum class LogLevel { kDebug, kInfo, kWarning };
 
+/// What a progress counts; kThings have no rate worth telling (windows, tensors, numbers).
+enum class ProgressUnit : uint8_t { kThings, kBytes, kTokens };
+
 struct RunControl {
-  /// `done` of `total` units (bytes unless `what` says otherwise); called from one thread at a time.
-  std::function<void(std::string_view what, int64_t done, int64_t total)> progress;
+  /// `done` of `total` units; called from one thread at a time.
+  std::function<void(std::string_view what, int64_t done, int64_t total, ProgressUnit unit)> progress;
   std::function<void(LogLevel level, std::string_view message)> log;
   const std::atomic<bool>* cancelled = nullptr;  // set by a signal handler
 
-  void Report(std::string_view what, int64_t done, int64_t total) const {
-    if (progress) progress(what, done, total);
+  void Report(std::string_view what, int64_t done, int64_t total,
+              ProgressUnit unit = ProgressUnit::kThings) const {
+    if (progress) progress(what, done, total, unit);
   }
   void Warn(std::string_view message) const {
     if (log) log(LogLevel::kWarning, message);

@@ -76,8 +76,8 @@ CLI::App* Cli::AddTo(CLI::App* parent, const std::string& name, const std::strin
 RunControl Cli::Control() const {
   auto console = std::make_shared<Console>(common.verbosity);
   RunControl control;
-  control.progress = [console](std::string_view what, int64_t done, int64_t total) {
-    console->Progress(what, done, total);
+  control.progress = [console](std::string_view what, int64_t done, int64_t total, ProgressUnit unit) {
+    console->Progress(what, done, total, unit);
   };
   control.log = [console](LogLevel level, std::string_view message) { console->Log(level, message); };
   control.cancelled = &Interrupted();

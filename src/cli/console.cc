@@ -26,14 +26,15 @@ int TerminalWidth() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
 }
 
-/// "1.2 MB/s", "34 tok/s"; nothing for work that counts something else (windows, tensors, numbers).
-std::string RateText(std::string_view what, double rate) {
-  for (const std::string_view tokens : {"calibrating", "checking", "counting"}) {
-    if (what == tokens) return fmt::format("{:.{}f} tok/s", rate, rate < 9.95 ? 1 : 0);
-  }
-  for (const std::string_view bytes :
-       {"converting", "exporting", "hashing", "rewriting", "verifying", "writing"}) {
-    if (what == bytes) return HumanBytes(rate) + "/s";
+/// "1.2 MB/s", "34 tok/s"; nothing for things.
+std::string RateText(ProgressUnit unit, double rate) {
+  switch (unit) {
+    case ProgressUnit::kBytes:
+      return HumanBytes(rate) + "/s";
+    case ProgressUnit::kTokens:
+      return fmt::format("{:.{}f} tok/s", rate, rate < 9.95 ? 1 : 0);
+    case ProgressUnit::kThings:
+      break;
   }
   return "";
 }
@@ -103,7 +104,7 @@ Console::Console(int verbosity)
       is_terminal_(::isatty(STDERR_FILENO) != 0),
       has_colour_(ColourAllowed(STDERR_FILENO)) {}
 
-void Console::Progress(std::string_view what, int64_t done, int64_t total) {
+void Console::Progress(std::string_view what, int64_t done, int64_t total, ProgressUnit unit) {
   if (!is_terminal_ || verbosity_ < 0) return;
   const auto now = std::chrono::steady_clock::now();
   if (what != what_) {
@@ -119,7 +120,7 @@ void Console::Progress(std::string_view what, int64_t done, int64_t total) {
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
   std::string numbers;
   if (rate > 0) {  // nothing is known of the time before something was done
-    numbers = RateText(what, rate);
+    numbers = RateText(unit, rate);
     if (total > 0) {
       numbers += fmt::format("{}{} left", numbers.empty() ? "" : ", ",
                              Time(static_cast<double>(total - done) / rate));

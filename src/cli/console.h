@@ -16,7 +16,7 @@ class Console {
   explicit Console(int verbosity);
 
   /// Redraws at most ten times a second. `total` 0 means unknown.
-  void Progress(std::string_view what, int64_t done, int64_t total);
+  void Progress(std::string_view what, int64_t done, int64_t total, ProgressUnit unit);
   void Log(LogLevel level, std::string_view message);
   void ClearProgress();
 

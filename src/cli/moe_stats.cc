@@ -89,7 +89,7 @@ Result<int> MoeStats(const Cli& cli, const Options& options) {
                         LogitRows::kNone, nullptr};
     CMF_TRY(const StepResult step, model->Step({{&item, 1}, &counter}));
     control.Report("counting", static_cast<int64_t>(std::min(at + window, ids.size())),
-                   static_cast<int64_t>(ids.size()));
+                   static_cast<int64_t>(ids.size()), ProgressUnit::kTokens);
   }
   const std::string dumped = cmf::DumpExpertStats(counter.stats());
   CMF_CHECK(WriteFileAtomically(options.output, AsBytes(dumped + "\n")));

@@ -31,7 +31,7 @@ class Copier {
       CMF_TRY(const TensorView view, contents_.tensors->Read(name));
       CMF_CHECK(writer.Add(name, view.dtype, view.shape, view.bytes, RecordedHash(name, view)));
       done_ += info != nullptr ? static_cast<int64_t>(info->nbytes) : 0;
-      run_.Report("writing", done_, total_);
+      run_.Report("writing", done_, total_, ProgressUnit::kBytes);
     }
     return {};
   }

@@ -162,7 +162,8 @@ Result<Sha256Digest> HashFile(const std::filesystem::path& file, const RunContro
     const auto piece = buffer.first(std::min(kStep, size - at));
     CMF_CHECK(mapped.ReadAt(at, piece));  // copying costs less than faulting pages in
     sha.Update(piece);
-    run.Report("hashing", static_cast<int64_t>(at + piece.size()), static_cast<int64_t>(size));
+    run.Report("hashing", static_cast<int64_t>(at + piece.size()), static_cast<int64_t>(size),
+               ProgressUnit::kBytes);
   }
   return sha.Finish();
 }

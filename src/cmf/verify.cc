@@ -174,7 +174,8 @@ class PartVerifier {
           HashPiece(pieces[first + static_cast<size_t>(task - sha_tasks)], worker);
         }
       });
-      run_.Report("verifying", static_cast<int64_t>(base + end), static_cast<int64_t>(total));
+      run_.Report("verifying", static_cast<int64_t>(base + end), static_cast<int64_t>(total),
+                  ProgressUnit::kBytes);
     }
     return {};
   }

@@ -65,7 +65,7 @@ Result<ConvertReport> ConvertToCmf(const ConvertInput& input, const ConvertOptio
   int64_t done = 0;
   for (const PlannedTensor& planned : plan.tensors) {
     CMF_CHECK(control.CheckCancelled());
-    control.Report("converting", done, total);
+    control.Report("converting", done, total, ProgressUnit::kBytes);
     if (const cmf::DirectoryEntry* taken = writer.TakenOver(planned.name)) {
       report.Count(planned.dtype, planned.shape, taken->info.nbytes);
       ++report.resumed;
@@ -80,7 +80,7 @@ Result<ConvertReport> ConvertToCmf(const ConvertInput& input, const ConvertOptio
     }
     done += static_cast<int64_t>(input.tensors->Find(planned.name)->nbytes);
   }
-  control.Report("converting", total, total);
+  control.Report("converting", total, total, ProgressUnit::kBytes);
   CMF_TRY(const cmf::WriteSummary summary, writer.Finish({.masks = input.masks,
                                                           .tokenizer_json = input.tokenizer_json,
                                                           .sparse_index = input.sparse_index}));

@@ -269,7 +269,7 @@ Result<void> WriteWeights(const HfSource& source, const ExportOptions& options, 
   uint64_t written = 0;
   const auto progress = [&](uint64_t bytes) {
     written += bytes;
-    run.Report("exporting", static_cast<int64_t>(written), static_cast<int64_t>(total));
+    run.Report("exporting", static_cast<int64_t>(written), static_cast<int64_t>(total), ProgressUnit::kBytes);
   };
   Json weight_map = Json::object();
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -95,7 +95,7 @@ Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const Co
         continue;
       }
       CMF_CHECK(control.CheckCancelled());
-      control.Report("rewriting", done, total);
+      control.Report("rewriting", done, total, ProgressUnit::kBytes);
       done += static_cast<int64_t>(info.nbytes);
       cmf::SlotRewriter& rewriter = work[file.PlaceOf(info).part];
       const uint64_t slot = rewriter.SlotSize(info.name);
@@ -119,7 +119,7 @@ Result<ConvertReport> RequantInPlace(const std::filesystem::path& path, const Co
       if (!planned.fallback.empty())
         report.fallbacks.push_back({planned.name, planned.fallback, planned.wanted, planned.dtype});
     }
-    control.Report("rewriting", total, total);
+    control.Report("rewriting", total, total, ProgressUnit::kBytes);
     if (report.changed == 0 && !misfit.empty()) {
       return Fail(ErrorKind::kUsage,
                   fmt::format("{}: {}, and nothing else fits either: use --output", path.string(), misfit));

@@ -95,7 +95,8 @@ class Checker {
     size_t fed = 0;  // by the batched run: full batches of the prompt, the rest one by one, then the answer
     for (size_t at = 0; at < total; ++at) {
       CMF_CHECK(control_.CheckCancelled());
-      control_.Report("checking", static_cast<int64_t>(at), static_cast<int64_t>(total));
+      control_.Report("checking", static_cast<int64_t>(at), static_cast<int64_t>(total),
+                      ProgressUnit::kTokens);
       const auto position = static_cast<int64_t>(at);
       CMF_TRY(const std::vector<float> want, Feed(reference_, *expected, {&tokens[at], 1}));
       CMF_TRY(const std::vector<float> single, Feed(package_, *stepwise, {&tokens[at], 1}));

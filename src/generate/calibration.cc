@@ -124,7 +124,7 @@ Result<ChannelStats> Calibrate(const LanguageModel& model, const TensorSource& t
     for (size_t row = 0; options.wants_head && row < n; ++row)
       logit_weights.Add(step.Row(static_cast<int64_t>(row)));
     at += n;
-    control.Report("calibrating", static_cast<int64_t>(at), count);
+    control.Report("calibrating", static_cast<int64_t>(at), count, ProgressUnit::kTokens);
   }
   ChannelStats stats = observer.Finish(count);
   if (stats.mean_square.empty()) {

@@ -158,7 +158,10 @@ TEST_F(VerifyCmf, ReportsMissingShardsOnlyWhenSomeAreThere) {
 TEST_F(VerifyCmf, ReportsProgressAndStopsWhenAsked) {
   int64_t last = 0, total = 0;
   RunControl run;
-  run.progress = [&](std::string_view, int64_t done, int64_t all) { last = done, total = all; };
+  run.progress = [&](std::string_view, int64_t done, int64_t all, ProgressUnit unit) {
+    EXPECT_EQ(unit, ProgressUnit::kBytes);
+    last = done, total = all;
+  };
   ASSERT_TRUE(Verify(path_, {}, pool_, run));
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, static_cast<int64_t>(fs::file_size(path_)));

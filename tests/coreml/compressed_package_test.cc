@@ -349,7 +349,7 @@ TEST(CompressedPackage, TheSameBytesWhateverTheThreadsAndInterruptions) {
     std::atomic<bool> cancelled = false;
     int reports = 0;
     request.control.cancelled = &cancelled;
-    request.control.progress = [&](std::string_view, int64_t, int64_t) {
+    request.control.progress = [&](std::string_view, int64_t, int64_t, ProgressUnit) {
       if (++reports > 3 * runs) cancelled = true;
     };
     const auto report = Write(request, scratch / "one");
@@ -371,7 +371,9 @@ TEST(CompressedPackage, TheSameBytesWhateverTheThreadsAndInterruptions) {
   int reports = 0;
   request.resume = false;
   request.control.cancelled = &cancelled;
-  request.control.progress = [&](std::string_view, int64_t, int64_t) { cancelled = ++reports > 4; };
+  request.control.progress = [&](std::string_view, int64_t, int64_t, ProgressUnit) {
+    cancelled = ++reports > 4;
+  };
   ASSERT_FALSE(Write(request, scratch / "two"));
   std::set<std::string> left;
   for (const auto& entry : fs::directory_iterator(scratch)) left.insert(entry.path().filename());
@@ -389,7 +391,9 @@ TEST(CompressedPackage, DamagedWorkIsDoneAgain) {
     Request interrupted = request;
     interrupted.resume = true;
     interrupted.control.cancelled = &cancelled;
-    interrupted.control.progress = [&](std::string_view, int64_t, int64_t) { cancelled = ++reports > 30; };
+    interrupted.control.progress = [&](std::string_view, int64_t, int64_t, ProgressUnit) {
+      cancelled = ++reports > 30;
+    };
     EXPECT_FALSE(Write(interrupted, scratch / "package"));
     return fs::file_size(scratch / "package.part");
   };
