@@ -46,9 +46,10 @@ void CompressionFlags::AddTo(CLI::App* command) {
       "For --lut-method activation: a text, of which the first 4096 tokens are read, or statistics "
       "made by `cmforge calibrate`");
   command
-      ->add_option("--lut-ffn-mixed", lut_ffn_mixed,
-                   "Bits on average over the decoder, between 2 and 8: the matrices that gain most get the "
-                   "width above --lut-ffn")
+      ->add_option(
+          "--lut-ffn-mixed", lut_ffn_mixed,
+          "Bits on average over the decoder, above 2 and below 8: the matrices that gain most get the "
+          "width above --lut-ffn")
       ->check(CLI::Range(2.0, 8.0));
   const auto scaled = [&](const char* flag, std::string& value, const char* what) {
     command

@@ -54,6 +54,7 @@ Result<int> Ppl(const Cli& cli, const Options& options) {
     CMF_TRY(second, LoadModel(cli, *second_source, options.compute));
   }
   ppl.active = specialist.active();
+  CMF_TRY(ppl.sequence, options.compute.Sequence());
   CMF_TRY(const PerplexityResult result, Perplexity(*model, second.get(), ids, ppl, cli.Control()));
   if (cli.common.json) {
     Json json = {
@@ -101,8 +102,9 @@ void AddPpl(Cli& cli) {
       ->check(CLI::Range(int64_t{1}, kMost));
   command->add_option("--tokens", options->tokens, "Only the first N tokens of the text")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 40));
-  command->add_option("--against", options->against.path,
-                      "A second model: KL divergence and agreement with it");
+  command->add_option(
+      "--against", options->against.path,
+      "A second model: KL divergence and agreement with it, whose cache --kv does not change");
   command->callback([&cli, options] { cli.action = [&cli, options] { return Ppl(cli, *options); }; });
 }
 

@@ -9,7 +9,8 @@ Result<void> ResolveMixed(Compression& options) {
   if (!options.ffn_mixed) return {};
   const double average = *options.ffn_mixed;
   if (!(average > 2 && average < 8))
-    return Fail(ErrorKind::kUsage, fmt::format("{} bits on average: give a number between 2 and 8", average));
+    return Fail(ErrorKind::kUsage,
+                fmt::format("{} bits on average: give a number above 2 and below 8", average));
   WeightForm& form = options.ffn;
   if (form.kind == WeightForm::Kind::kScaled)
     return Fail(ErrorKind::kUsage, "the decoder has scaled integers: give palettes or those");
@@ -19,12 +20,15 @@ Result<void> ResolveMixed(Compression& options) {
   }
   const int low = form.bits, high = NextPaletteWidth(low);
   if (average > low && average < high) return {};
-  return Fail(ErrorKind::kUsage,
-              high > 0
-                  ? fmt::format("{} bits on average cannot be made of palettes of {} and {} bits: give a "
-                                "number between them",
-                                average, low, high)
-                  : fmt::format("{} bits on average: there is no palette above 8 bits", average));
+  return Fail(
+      ErrorKind::kUsage,
+      high > 0
+          ? fmt::format("{} bits on average cannot be made of palettes of {} and {} bits: give a "
+                        "number between them",
+                        average, low, high)
+          : fmt::format("{} bits on average: the decoder has the width below the average, and no palette is "
+                        "wider than its {} bits: give a narrower one, or none",
+                        average, low));
 }
 
 WiderChoice ChooseWider(std::vector<PaletteCandidate> candidates, int low, int high, double average) {

@@ -26,9 +26,10 @@ double LogSumExp(std::span<const float> row) {
 
 // Runs rows [0, window.size() - 1) through a sequence, handing each block of logits to `use`.
 template <class Use>
-Result<void> EachBlock(const LanguageModel& model, std::span<const TokenId> window, int64_t context,
-                       int64_t rows_per_step, const ActiveSet* active, const RunControl& control, Use&& use) {
-  CMF_TRY(const auto sequence, model.NewSequence({.context_length = context}));
+Result<void> EachBlock(const LanguageModel& model, std::span<const TokenId> window,
+                       const SequenceOptions& options, int64_t rows_per_step, const ActiveSet* active,
+                       const RunControl& control, Use&& use) {
+  CMF_TRY(const auto sequence, model.NewSequence(options));
   const int64_t rows =
       static_cast<int64_t>(window.size()) - 1;  // the last token predicts nothing that is scored
   for (int64_t at = 0; at < rows; at += rows_per_step) {
@@ -75,6 +76,8 @@ Result<PerplexityResult> Perplexity(const LanguageModel& model, const LanguageMo
           : std::clamp<int64_t>((int64_t{64} << 20) / 4 / std::max<int64_t>(1, model.config().vocab_size), 1,
                                 256);
 
+  SequenceOptions own_options = options.sequence;
+  own_options.context_length = options.context;
   PerplexityResult result;
   Scores scores;
   std::vector<float> own;  // [rows, vocab] of the first model, kept for the KL of the second
@@ -93,7 +96,7 @@ Result<PerplexityResult> Perplexity(const LanguageModel& model, const LanguageMo
     // The two models go block by block side by side, so that only one block of logits is held.
     CMF_TRY(const auto second, against ? against->NewSequence({.context_length = options.context})
                                        : Result<std::unique_ptr<Sequence>>(nullptr));
-    CMF_CHECK(EachBlock(model, window, options.context, rows_per_step, options.active, control,
+    CMF_CHECK(EachBlock(model, window, own_options, rows_per_step, options.active, control,
                         [&](int64_t at, int64_t n, const StepResult& rows) -> Result<void> {
                           score(at, n, rows, scores.nll);
                           if (!against) return {};

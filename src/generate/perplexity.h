@@ -19,6 +19,8 @@ struct PerplexityOptions {
   int64_t max_tokens = 0;  // of the text; 0 = all
   int64_t rows_per_step = 0;  // 0: as many as 64 MiB of logits hold
   const ActiveSet* active = nullptr;
+  /// Of the model, not of the one it is compared with; its context length is `context`.
+  SequenceOptions sequence;
 };
 
 struct PerplexityResult {

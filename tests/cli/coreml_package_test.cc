@@ -335,7 +335,9 @@ TEST_F(CoremlPackage, RefusesWithAReason) {
                "nowhere");
   refuses_form({"--lut-ffn-mixed", "4"}, 2, "--lut-ffn-mixed");
   refuses_form({"--lut-ffn-mixed", "9"}, 2, "--lut-ffn-mixed");
-  refuses_form({"--lut-ffn-mixed", "nan"}, 2, "between 2 and 8");
+  refuses_form({"--lut-ffn-mixed", "nan"}, 2, "above 2 and below 8");
+  refuses_form({"--lut-ffn-mixed", "8"}, 2, "above 2 and below 8");
+  refuses_form({"--lut-ffn-mixed", "4.5", "--lut-ffn", "8"}, 2, "give a narrower one");
   refuses_form({"--lut-ffn", "4", "--lut-ffn-mixed", "6.5"}, 2, "4 and 6 bits");
   refuses_form({"--quant-ffn", "int8", "--lut-ffn-mixed", "4.5"}, 2, "--lut-ffn-mixed");
   fails({"--model", Checkpoint("llama"), "--context-length", "64"}, 5, "'llama'");

@@ -1,4 +1,6 @@
 // tokenize, detokenize, template, jinja, run and ppl through the program and its built-in model.
+#include <set>
+
 #include "cli/program.h"
 
 namespace cmforge {
@@ -187,6 +189,19 @@ TEST_F(Text, PerplexityIsSmallOnWhatTheModelLearned) {
   const Json json = Run({"ppl", "--file", Path("t.txt"), "--json", "--compute", "exact"}).json();
   EXPECT_GT(json["ppl"].get<double>(), 1.0);
   EXPECT_LT(json["ppl"].get<double>(), 6.0);
+}
+
+TEST_F(Text, PerplexityTellsWhatACacheCosts) {
+  std::ofstream text(Path("t.txt"));
+  for (int i = 0; i < 40; ++i)
+    text << "Once upon a time, there was a small rabbit named Leo, who had " << i << " hats. ";
+  text.close();
+  std::set<double> seen;
+  for (const char* kv : {"f32", "f16", "q8"}) {
+    const Json json = Run({"ppl", "--file", Path("t.txt"), "--json", "--kv", kv}).json();
+    EXPECT_TRUE(seen.insert(json["ppl"].get<double>()).second) << kv;
+    EXPECT_NEAR(json["ppl"].get<double>() / *seen.begin(), 1.0, 0.01) << kv;
+  }
 }
 
 }  // namespace
