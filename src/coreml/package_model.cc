@@ -155,7 +155,7 @@ class PackageModel : public LanguageModel {
     }
     if (options.kv_is_explicit && options.kv != KvType::kF16) {
       return Fail(ErrorKind::kUnsupported,
-                  "the states of a Core ML package are f16, another --kv has no effect");
+                  "the states of a Core ML package are f16: leave --kv out, or give f16");
     }
     CMF_TRY(auto state, shared_->parts->NewState());
     return std::make_unique<PackageSequence>(shared_, std::move(state), context);
