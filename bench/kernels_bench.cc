@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/guided_rows.h"
 #include "kernels/kernels.h"
 #include "kernels/read_loop.h"
 #include "kernels/stored.h"
@@ -359,10 +360,17 @@ void RunStored(ThreadPool& pool, const StoredKernels& kernels, const StoredMatri
                int64_t tokens, float* y, LineFloats& scratch) {
   const auto own = StoredScratchFloats(w.cols);
   scratch.Resize(own * pool.threads());
-  const int64_t block = pool.threads() == 1 ? w.rows : 64;
-  pool.Run((w.rows + block - 1) / block, [&](int64_t task, int worker) {
-    const int64_t begin = task * block;
-    MultiplyStored(kernels, w, begin, std::min(w.rows, begin + block), x, w.cols, tokens, nullptr,
+  const int64_t bytes = std::max<int64_t>(1, w.cols * w.bits / 8) * std::min<int64_t>(tokens, 64);
+  std::vector<int64_t> cuts = {0};
+  while (cuts.back() < w.rows) {
+    const int64_t left = w.rows - cuts.back();
+    cuts.push_back(cuts.back() + (pool.threads() == 1
+                                      ? left
+                                      : GuidedRows(left, bytes, left * bytes, kPanelRows, pool.threads())));
+  }
+  pool.Run(static_cast<int64_t>(cuts.size()) - 1, [&](int64_t task, int worker) {
+    const int64_t begin = cuts[static_cast<size_t>(task)];
+    MultiplyStored(kernels, w, begin, cuts[static_cast<size_t>(task) + 1], x, w.cols, tokens, nullptr,
                    y + begin * tokens, tokens, 1, scratch.data() + own * worker);
   });
 }

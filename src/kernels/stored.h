@@ -75,8 +75,8 @@ struct StoredKernels {
 /// Those of an instruction set that RunsHere(), or of the best one that has some.
 [[nodiscard]] const StoredKernels& StoredKernelsOf(Isa isa);
 
-/// For matrices that come from memory. Zen 5 fetches rows that are read side by side much later than one stream (one
-/// core, palettes of 8 bits: 13 and 35 GB/s), and AVX2 on Zen 3 takes too long for palettes, whose rows are short.
+/// For matrices that come from memory. Zen 5 fetches rows that are read side by side much later than one stream (two
+/// cores, palettes of 8 bits: 13 and 35 GB/s), and AVX2 on Zen 3 takes too long for palettes, whose rows are short.
 [[nodiscard]] StoredMatrix::Ahead AheadOfStored(const StoredKernels& kernels);
 
 /// Partial sums that a panel of that many rows leaves between blocks of columns.

@@ -209,7 +209,7 @@ TEST(Snapshot, OfAnotherVersionIsRefusedNamingBoth) {
   auto sequence = NewSequence(*model);
   StepOne(*model, *sequence, Tokens(5));
   auto bytes = *sequence->Snapshot();
-  for (const unsigned char version : {2, 99}) {
+  for (const unsigned char version : {1, 2, 99}) {
     bytes[8] = static_cast<std::byte>(version);  // behind the magic
     const auto refused = model->RestoreSequence(bytes);
     ASSERT_FALSE(refused);

@@ -229,8 +229,9 @@ class Patches {
   bool is_plain_ = false;
 };
 
-/// Several have the same input and, but for their rows, the same form; each output lies by itself.
-Result<Kernel> Convs(std::span<OpContext* const> contexts) {
+}  // namespace
+
+Result<Kernel> MakeConvs(std::span<OpContext* const> contexts) {
   OpContext& context = *contexts[0];
   CMF_TRY(const mil::ConvPlan plan, mil::PlanConv(context.call));
   const Shape& x_shape = context.ShapeOf("x");
@@ -277,9 +278,11 @@ Result<Kernel> Convs(std::span<OpContext* const> contexts) {
   };
 }
 
+namespace {
+
 Result<Kernel> Conv(OpContext& context) {
   OpContext* const one = &context;
-  return Convs({&one, 1});
+  return MakeConvs({&one, 1});
 }
 
 // ---- matmul
@@ -542,8 +545,6 @@ Result<Kernel> Attention(OpContext& context) {
 }
 
 }  // namespace
-
-Result<Kernel> MakeConvs(std::span<OpContext* const> contexts) { return Convs(contexts); }
 
 KernelMaker FindProductKernel(std::string_view op) {
   if (op == "linear") return Linear;
